@@ -235,11 +235,13 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
   struct PairCase {
     Layout layout;
     std::int64_t ranks;
+    std::int64_t most_held = 0;  // above 0: of a searched pipeline
   };
   const std::vector<PairCase> cases{
       {{.tp = 2}, 2},
       {{.tp = 2, .zero = 1, .sequence_parallel = true, .recompute = Recompute::selective}, 4},
       {{.tp = 2, .pp = 2, .sequence_parallel = true}, 4},
+      {{.tp = 2, .pp = 2, .schedule = PipelineSchedule::searched}, 4, 4},
       {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::interleaved}, 4},
   };
   for (const Transformer& model : some_models()) {
@@ -249,6 +251,7 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       const std::vector<double> apart = losses_of(planned, c.ranks);
       Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
       overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
+      overlap.order.pipeline.most_held = c.most_held;
       planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
       const auto violation = verify_plan(planned.whole);
       ASSERT_FALSE(violation.has_value()) << violation->message;

@@ -61,11 +61,11 @@ std::optional<PipelinePass> PipelineRun::ready_pass(BlockKind kind, std::int64_t
   return PipelinePass{kind, static_cast<std::int32_t>(chunk), make_id<MicroBatch>(begun(kind, stage, chunk))};
 }
 
-void PipelineRun::begin(std::int64_t stage, const PipelinePass& pass) {
+void PipelineRun::begin(std::int64_t stage, const PipelinePass& pass, std::int64_t beside) {
   const std::int64_t number = problem_.shape.number_of(stage, pass.chunk);
   const PassTimes& times = problem_.times[number];
   Chunk& chunk = chunks_[number];
-  std::int64_t end = now_;
+  std::int64_t end = now_ + beside;
   switch (pass.kind) {
     case BlockKind::forward:
       chunk.forward.push_back(end += times.forward);
@@ -97,7 +97,14 @@ bool PipelineRun::run(const Rule& rule) {
       if (free_at_[stage] > now_) continue;
       const std::optional<PipelinePass> pass = rule(stage);
       if (!pass) continue;
-      begin(stage, *pass);
+      --left;
+      if (!pass->with_next) {
+        begin(stage, *pass);
+        continue;
+      }
+      const PipelinePass backward = rule(stage).value();
+      begin(stage, *pass, times(stage, backward.chunk).input_grad);
+      begin(stage, backward, times(stage, pass->chunk).forward);
       --left;
     }
   }
@@ -125,8 +132,8 @@ class RepeatedSteps {
     for (bool moves = true; moves;) {
       moves = false;
       for (std::size_t stage = 0; stage < orders_.size(); ++stage) {
-        while (at[stage] < orders_[stage].size() && execute(stage, orders_[stage][at[stage]])) {
-          ++at[stage];
+        while (const std::size_t executed = execute_next(stage, at[stage])) {
+          at[stage] += executed;
           moves = true;
         }
       }
@@ -138,34 +145,52 @@ class RepeatedSteps {
   }
 
  private:
-  bool execute(std::size_t stage, const PipelinePass& pass) {
-    const PipelineShape& shape = problem_.shape;
-    const auto own_stage = static_cast<std::int64_t>(stage);
-    const std::int64_t number = shape.number_of(own_stage, pass.chunk);
-    const auto end_of = [&](std::vector<std::int64_t>& ends, std::int64_t chunk) -> std::int64_t& {
-      return ends[chunk * shape.micro_batches + pass.micro_batch.value];
-    };
-    const auto after = [&](std::vector<std::int64_t>& ends, std::int64_t chunk) {
-      const std::int64_t end = end_of(ends, chunk);
-      return end < 0 || shape.stage_of(chunk) == own_stage ? end : end + problem_.message;
-    };
-    const PassTimes& times = problem_.times[number];
-    const bool is_last = number + 1 == shape.all_chunks();
-    std::int64_t ready = 0, length = times.weight_grad;
-    if (pass.kind == BlockKind::forward) {
-      ready = number == 0 ? 0 : after(forward_, number - 1);
-      length = times.forward;
-    } else if (pass.kind == BlockKind::input_grad) {
-      ready = end_of(forward_, number) < 0 ? -1 : is_last ? end_of(forward_, number) : after(input_grad_, number + 1);
-      length = times.input_grad;
-    } else {
-      ready = end_of(input_grad_, number);
+  // Returns how many passes it has executed: one, a pair, or none where they are not ready.
+  std::size_t execute_next(std::size_t stage, std::size_t at) {
+    const std::vector<PipelinePass>& order = orders_[stage];
+    if (at == order.size()) return 0;
+    const std::size_t passes = order[at].with_next ? 2 : 1;
+    std::int64_t begin = free_at_[stage], length = 0;
+    for (std::size_t i = at; i < at + passes; ++i) {
+      const std::int64_t ready = ready_at(stage, order[i]);
+      if (ready < 0) return 0;
+      begin = std::max(begin, ready);
+      length += length_of(stage, order[i]);
     }
-    if (ready < 0) return false;
-    free_at_[stage] = std::max(free_at_[stage], ready) + length;
-    if (pass.kind == BlockKind::forward) end_of(forward_, number) = free_at_[stage];
-    if (pass.kind == BlockKind::input_grad) end_of(input_grad_, number) = free_at_[stage];
-    return true;
+    for (std::size_t i = at; i < at + passes; ++i) end_at(stage, order[i], begin + length);
+    return passes;
+  }
+
+  std::int64_t number_of(std::size_t stage, const PipelinePass& pass) const {
+    return problem_.shape.number_of(static_cast<std::int64_t>(stage), pass.chunk);
+  }
+  std::int64_t& end_of(std::vector<std::int64_t>& ends, std::int64_t chunk, const PipelinePass& pass) const {
+    return ends[chunk * problem_.shape.micro_batches + pass.micro_batch.value];
+  }
+  std::int64_t length_of(std::size_t stage, const PipelinePass& pass) const {
+    const PassTimes& times = problem_.times[number_of(stage, pass)];
+    return pass.kind == BlockKind::forward      ? times.forward
+           : pass.kind == BlockKind::input_grad ? times.input_grad
+                                                : times.weight_grad;
+  }
+  void end_at(std::size_t stage, const PipelinePass& pass, std::int64_t end) {
+    free_at_[stage] = end;
+    if (pass.kind == BlockKind::forward) end_of(forward_, number_of(stage, pass), pass) = end;
+    if (pass.kind == BlockKind::input_grad) end_of(input_grad_, number_of(stage, pass), pass) = end;
+  }
+
+  // Returns when all that a pass reads has come; -1 where some of it is yet to be made.
+  std::int64_t ready_at(std::size_t stage, const PipelinePass& pass) {
+    const PipelineShape& shape = problem_.shape;
+    const std::int64_t number = number_of(stage, pass);
+    const auto arrival = [&](std::vector<std::int64_t>& ends, std::int64_t chunk) {
+      const std::int64_t end = end_of(ends, chunk, pass);
+      return end < 0 || shape.stage_of(chunk) == static_cast<std::int64_t>(stage) ? end : end + problem_.message;
+    };
+    if (pass.kind == BlockKind::forward) return number == 0 ? 0 : arrival(forward_, number - 1);
+    if (pass.kind == BlockKind::weight_grad) return end_of(input_grad_, number, pass);
+    const std::int64_t own_forward = end_of(forward_, number, pass);
+    return own_forward < 0 || number + 1 == shape.all_chunks() ? own_forward : arrival(input_grad_, number + 1);
   }
 
   const PipelineProblem& problem_;

@@ -50,7 +50,8 @@ class PipelineRun {
  public:
   explicit PipelineRun(const PipelineProblem& problem);
 
-  // Returns the pass that a free stage begins now, which must be ready, or nothing: then it waits.
+  // Returns the pass that a free stage begins now, which must be ready, or nothing: then it waits. After a forward
+  // `with_next` it is asked at once for the input gradient that forms a pair with it; both end together.
   using Rule = std::function<std::optional<PipelinePass>(std::int64_t stage)>;
   // Returns whether every pass was run. Where no stage finds anything to do, some are left.
   bool run(const Rule& rule);
@@ -74,7 +75,8 @@ class PipelineRun {
     std::vector<std::int64_t> forward, input_grad;  // by micro-batch that was begun: when it ends
     std::int64_t weight_grads = 0;                  // begun
   };
-  void begin(std::int64_t stage, const PipelinePass& pass);
+  // `beside`: what the other pass of a pair takes.
+  void begin(std::int64_t stage, const PipelinePass& pass, std::int64_t beside = 0);
   std::optional<std::int64_t> arrival(const std::vector<std::int64_t>& ends, std::size_t micro_batch,
                                       bool by_message) const;
 

@@ -14,7 +14,10 @@ constexpr BlockKind kForward = BlockKind::forward, kInputGrad = BlockKind::input
 class Filler {
  public:
   Filler(const PipelineProblem& problem, const FillOptions& options)
-      : run_(problem), options_(options), last_was_forward_(static_cast<std::size_t>(problem.shape.stages), false) {}
+      : run_(problem),
+        options_(options),
+        at_(static_cast<std::size_t>(problem.shape.stages), 0),
+        last_was_forward_(at_.size(), false) {}
 
   std::optional<PipelineOrders> orders() {
     if (!run_.run([&](std::int64_t stage) { return choose(stage); })) return {};
@@ -23,6 +26,7 @@ class Filler {
 
  private:
   std::optional<PipelinePass> choose(std::int64_t stage) {
+    if (!options_.given.empty()) return given_or_weight_grad(stage);
     const std::optional<PipelinePass> backward = latest_chunk(kInputGrad, stage), forward = ready_forward(stage);
     const bool takes_backward =
         backward && (!forward || !options_.alternate || last_was_forward_[static_cast<std::size_t>(stage)]);
@@ -31,6 +35,27 @@ class Filler {
       return takes_backward ? backward : forward;
     }
     return weight_grad(stage);
+  }
+
+  // Returns the next pass of the order given where it is ready, with its partner where it is one of a pair.
+  std::optional<PipelinePass> given_or_weight_grad(std::int64_t stage) {
+    const std::vector<PipelinePass>& order = options_.given[static_cast<std::size_t>(stage)];
+    std::size_t& at = at_[static_cast<std::size_t>(stage)];
+    if (at == order.size()) return weight_grad(stage);
+    const bool is_second_of_pair = at > 0 && order[at - 1].with_next;
+    const bool has_room =
+        order[at].kind != kForward || run_.held(stage) < options_.most_held[static_cast<std::size_t>(stage)];
+    const bool may_begin = is_second_of_pair || (has_room && is_ready(stage, order[at]) &&
+                                                 (!order[at].with_next || is_ready(stage, order[at + 1])));
+    if (!may_begin) return weight_grad(stage);
+    PipelinePass pass = order[at++];
+    if (pass.kind == BlockKind::backward) pass.kind = kInputGrad;
+    return pass;
+  }
+
+  bool is_ready(std::int64_t stage, const PipelinePass& pass) const {
+    const BlockKind kind = pass.kind == BlockKind::backward ? kInputGrad : pass.kind;
+    return run_.ready_pass(kind, stage, pass.chunk).has_value();
   }
 
   std::optional<PipelinePass> latest_chunk(BlockKind kind, std::int64_t stage) const {
@@ -78,6 +103,7 @@ class Filler {
 
   PipelineRun run_;
   const FillOptions& options_;
+  std::vector<std::size_t> at_;         // by stage: in the order given
   std::vector<bool> last_was_forward_;  // by stage, of the last pass that was no weight gradient
 };
 

@@ -15,6 +15,8 @@ struct FillOptions {
   bool alternate = true;  // after a forward comes an input gradient and the other way round, where both are ready
   // Weight gradients are not begun where another pass will be ready within this share of their time.
   double patience = 0;
+  // The order of forwards and backwards, perhaps in pairs; empty: what is ready goes first.
+  PipelineOrders given = {};
 };
 // Runs what is ready: input gradients and forwards first, weight gradients where neither is. Returns nothing where the
 // passes held leave a stage no room for what the others wait for.

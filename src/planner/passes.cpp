@@ -25,12 +25,8 @@ bool is_by_layers(const Overlap& overlap) {
 }
 
 void make_blocks(PlanDraft& draft) {
-  const PipelineChoice& choice = draft.overlap.order.pipeline;
-  if (!choice.is_made()) return order_blocks(draft.plan, draft.overlap.weave.pairs);
-  const PipelineOrders of_stages = chosen_pipeline(draft.plan, *draft.cost, choice);
-  std::vector<std::vector<PipelinePass>> of_classes;
-  for (const RankClass& c : draft.plan.graph.classes) of_classes.push_back(of_stages[c.stage]);
-  order_blocks(draft.plan, of_classes);
+  draft.pipeline = chosen_pipeline(draft.plan, *draft.cost, draft.overlap.order.pipeline, draft.overlap.weave.pairs);
+  order_blocks(draft.plan, draft.pipeline);
 }
 
 void order_urgent_first(PlanDraft& draft) {
@@ -47,7 +43,7 @@ void weave(PlanDraft& draft) {
                              .pairs_in_order = overlap.weave.pairs_in_order,
                              .visits = overlap.weave.visits};
   if (overlap.weave.pairs) {
-    weave_pairs(draft.plan, *draft.cost, options);
+    weave_pairs(draft.plan, *draft.cost, draft.pipeline, options);
   } else {
     weave_blocks(draft.plan, *draft.cost, options);
     if (is_by_layers(overlap)) order_by_layers(draft.plan, overlap.order.by_layers);  // layers begin elsewhere now

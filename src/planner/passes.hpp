@@ -39,6 +39,7 @@ struct PlanDraft {
   const Cluster cluster;
   Plan plan = {};
   std::optional<CostModel> cost = {};     // of plan.graph, once there is one
+  PipelineOrders pipeline = {};           // that the blocks are in
   std::optional<Unfolded> unfolded = {};  // of the finished plan
 };
 

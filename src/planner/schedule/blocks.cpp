@@ -151,9 +151,9 @@ void block_on_transfers(Plan& plan) {
   }
 }
 
-void order_blocks(Plan& plan, const std::vector<std::vector<PipelinePass>>& pipelines) {
+void order_blocks(Plan& plan, const PipelineOrders& of_stages) {
   std::vector<Blocks> blocks;
-  for (const std::vector<PipelinePass>& pipeline : pipelines) blocks.emplace_back(pipeline, plan.layout);
+  for (const RankClass& c : plan.graph.classes) blocks.emplace_back(of_stages[c.stage], plan.layout);
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     blocks[op.rank_class.index()].add(make_id<OpId>(i), op);
@@ -161,21 +161,12 @@ void order_blocks(Plan& plan, const std::vector<std::vector<PipelinePass>>& pipe
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     std::vector<IssueSlot>& order = plan.classes[c].order;
     order.clear();
-    for (const PipelinePass& pass : pipelines[c]) {
+    for (const PipelinePass& pass : of_stages[plan.graph.classes[c].stage]) {
       order.push_back({blocks[c].of(pass.kind, pass.chunk), pass.micro_batch});
     }
     order.push_back({blocks[c].update(), kOncePerStep});
     plan.classes[c].blocks = blocks[c].take();
   }
-}
-
-void order_blocks(Plan& plan, bool paired) {
-  std::vector<std::vector<PipelinePass>> pipelines;
-  Layout layout = plan.layout;
-  layout.global_batch /= layout.layer_group;  // a group passes its blocks as one micro-batch does
-  const PipelineOrders of_stages = pipeline_orders(layout, paired);
-  for (const RankClass& c : plan.graph.classes) pipelines.push_back(of_stages[c.stage]);
-  order_blocks(plan, pipelines);
 }
 
 void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished) {

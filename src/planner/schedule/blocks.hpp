@@ -14,10 +14,8 @@ QueueId communication_queue(ClassPlan& plan, const std::string& name);
 void issue_by_group(Plan& plan);
 // Makes every transfer block but the pipeline's sends.
 void block_on_transfers(Plan& plan);
-// Fills blocks and order from the layout's pipeline schedule (graph/pipeline_schedule.hpp), operations in graph order.
-void order_blocks(Plan& plan, bool paired = false);
-// Does the same with the order of every class given.
-void order_blocks(Plan& plan, const std::vector<std::vector<PipelinePass>>& pipelines);
+// Fills blocks and order from the passes of every stage (graph/pipeline_schedule.hpp), operations in graph order.
+void order_blocks(Plan& plan, const PipelineOrders& of_stages);
 // Sorts the reductions at the head of every update block: the bucket that backward finishes first goes first.
 // `finished` is, by operation, the graph position of the last gradient it waits for, or -1 for any other operation.
 void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished);

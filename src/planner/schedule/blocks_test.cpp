@@ -33,9 +33,9 @@ std::vector<PipelinePass> split(const std::vector<PipelinePass>& whole) {
 
 Plan split_plan(const Transformer& model, const Layout& layout) {
   Plan plan = test::serial(model, "local:4", layout, 8);
-  std::vector<std::vector<PipelinePass>> pipelines;
-  for (const RankClass& c : plan.graph.classes) pipelines.push_back(split(pipeline_order(plan.layout, c.stage)));
-  order_blocks(plan, pipelines);
+  PipelineOrders of_stages = pipeline_orders(plan.layout);
+  for (std::vector<PipelinePass>& order : of_stages) order = split(order);
+  order_blocks(plan, of_stages);
   place_values(plan);
   return plan;
 }

@@ -65,6 +65,17 @@ class PipelineSearcher {
  public:
   PipelineSearcher(const PipelineProblem& problem, std::int64_t most_held) : problem_(problem), most_held_(most_held) {}
 
+  std::optional<PipelineOrders> best_in_pairs() {
+    for (const double patience : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+      auto orders =
+          fill_with_weight_grads(problem_, {.most_held = std::vector<std::int64_t>(problem_.shape.stages, most_held_),
+                                            .patience = patience,
+                                            .given = pipeline_orders(one_f_one_b(), true)});
+      if (orders) look_at(std::move(*orders));
+    }
+    return found_;
+  }
+
   std::optional<PipelineOrders> best(std::int64_t visits) {
     try_named();
     try_filled();
@@ -84,12 +95,17 @@ class PipelineSearcher {
     found_ = std::move(orders);
   }
 
+  Layout one_f_one_b() const {
+    Layout layout;
+    layout.pp = problem_.shape.stages;
+    layout.global_batch = problem_.shape.micro_batches;
+    return layout;
+  }
+
   void try_named() {
     const PipelineShape& shape = problem_.shape;
     if (shape.chunks == 1) {
-      Layout layout;
-      layout.pp = shape.stages;
-      layout.global_batch = shape.micro_batches;
+      Layout layout = one_f_one_b();
       for (const auto named : {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_h1, PipelineSchedule::zb_h2}) {
         layout.schedule = named;
         look_at(split(pipeline_orders(layout)));
@@ -206,16 +222,23 @@ std::optional<PipelineOrders> search_pipeline(const PipelineProblem& problem, st
   return PipelineSearcher(problem, most_held).best(visits);
 }
 
-PipelineOrders chosen_pipeline(const Plan& plan, const CostModel& cost, const PipelineChoice& choice) {
+std::optional<PipelineOrders> search_paired_pipeline(const PipelineProblem& problem, std::int64_t most_held) {
+  return PipelineSearcher(problem, most_held).best_in_pairs();
+}
+
+PipelineOrders chosen_pipeline(const Plan& plan, const CostModel& cost, const PipelineChoice& choice, bool paired) {
   Layout layout = plan.layout;
+  layout.global_batch /= layout.layer_group;  // a group passes its blocks as one micro-batch does
   if (choice.most_held > 0) {
     constexpr std::int64_t kVisits = 2'000'000;  // some tenths of a second
-    auto found = search_pipeline(pipeline_problem(plan, cost), choice.most_held, kVisits);
+    const PipelineProblem problem = pipeline_problem(plan, cost);
+    auto found = paired ? search_paired_pipeline(problem, choice.most_held)
+                        : search_pipeline(problem, choice.most_held, kVisits);
     if (found) return std::move(*found);
   } else if (choice.named) {
     layout.schedule = *choice.named;
   }
-  return pipeline_orders(layout);
+  return pipeline_orders(layout, paired);
 }
 
 }  // namespace weft

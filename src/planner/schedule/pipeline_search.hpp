@@ -16,7 +16,6 @@ namespace weft {
 struct PipelineChoice {
   std::optional<PipelineSchedule> named = {};
   std::int64_t most_held = 0;  // above 0: the order is searched for, and a stage holds at most so many passes
-  bool is_made() const { return named.has_value() || most_held > 0; }
   friend bool operator==(const PipelineChoice&, const PipelineChoice&) = default;
 };
 
@@ -30,7 +29,11 @@ PipelineProblem pipeline_problem(const Plan& plan, const CostModel& cost);
 std::optional<PipelineOrders> search_pipeline(const PipelineProblem& problem, std::int64_t most_held,
                                               std::int64_t visits);
 
-// By stage.
-PipelineOrders chosen_pipeline(const Plan& plan, const CostModel& cost, const PipelineChoice& choice);
+// The same for forwards and input gradients in the pairs of 1F1B (schedule/weave.hpp): only when weight gradients run
+// is searched for.
+std::optional<PipelineOrders> search_paired_pipeline(const PipelineProblem& problem, std::int64_t most_held);
+
+// By stage. `paired`: forwards and backwards form pairs where the schedule has them.
+PipelineOrders chosen_pipeline(const Plan& plan, const CostModel& cost, const PipelineChoice& choice, bool paired);
 
 }  // namespace weft

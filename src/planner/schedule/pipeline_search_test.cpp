@@ -119,6 +119,29 @@ TEST(PipelineSearch, IsNeverLongerThanANamedScheduleThatHoldsNoMore) {
   }
 }
 
+// Forwards and input gradients keep the pairs of 1F1B, whose ramp then idles at most for what weight gradients cannot
+// fill: never longer than with each of them right behind its input gradient.
+TEST(PipelineSearch, FillsTheRampOfPairs) {
+  for (const std::int64_t p : {2, 4, 8}) {
+    for (const std::int64_t m : {2 * p, 4 * p}) {
+      const PipelineProblem problem = equal_stages(p, m, {10, 10, 9}, 1);
+      const PipelineOrders found = search_paired_pipeline(problem, 2 * p).value();
+      const PipelineOrders pairs = pipeline_orders(Layout{.pp = p, .global_batch = m}, true);
+      for (std::size_t stage = 0; stage < found.size(); ++stage) {
+        std::vector<PipelinePass> kept = found[stage];
+        std::erase_if(kept, [](const PipelinePass& pass) { return pass.kind == BlockKind::weight_grad; });
+        for (PipelinePass& pass : kept) {
+          if (pass.kind == BlockKind::input_grad) pass.kind = BlockKind::backward;
+        }
+        EXPECT_EQ(kept, pairs[stage]);
+      }
+      const auto step = static_cast<double>(step_time(problem, found).value());
+      const auto ramp = static_cast<double>((p - 1) * 29), work = static_cast<double>(m * 29);
+      EXPECT_LT(step - work, 0.6 * ramp) << p << " stages, " << m << " micro-batches";
+    }
+  }
+}
+
 TEST(PipelineSearch, HoldsNoMorePassesThanItMay) {
   for (const std::int64_t held : {1, 2, 3, 5, 8}) {
     for (const std::int64_t chunks : {1, 2}) {

@@ -254,16 +254,15 @@ void weave_blocks(Plan& plan, const CostModel& cost, const WeaveOptions& options
   }
 }
 
-void weave_pairs(Plan& plan, const CostModel& cost, const WeaveOptions& options) {
+void weave_pairs(Plan& plan, const CostModel& cost, const PipelineOrders& orders, const WeaveOptions& options) {
   const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
   // Where several chunks make several kinds of pairs, a block's order must serve all of them: that of the block alone.
   const bool several = plan.layout.vpp > 1;
   if (several && !options.pairs_in_order) weave_blocks(plan, cost, options);
   const bool keep = several || options.pairs_in_order;
-  const PipelineOrders of_stages = pipeline_orders(plan.layout, true);
   for (const ClassId c : plan.classes.ids()) {
     ClassPlan& class_plan = plan.classes[c];
-    const std::vector<PipelinePass>& pipeline = of_stages[plan.graph.classes[c].stage];
+    const std::vector<PipelinePass>& pipeline = orders[plan.graph.classes[c].stage];
     std::map<std::pair<BlockId, BlockId>, std::vector<IssueSlot>> patterns;
     std::vector<IssueSlot> order;
     for (std::size_t i = 0; i < class_plan.order.size(); ++i) {

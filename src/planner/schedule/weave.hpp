@@ -23,8 +23,9 @@ struct WeaveOptions {
 // using it. To be called before what rests on positions in blocks: overlap_sharded_traffic, place_values.
 void weave_blocks(Plan& plan, const CostModel& cost, const WeaveOptions& options);
 
-// The same for a plan whose blocks are ordered in pairs (order_blocks): the forward of one micro-batch and the backward
-// of another become pieces that take turns, so that either computes while the other communicates. ZeRO 0 and 1 only.
-void weave_pairs(Plan& plan, const CostModel& cost, const WeaveOptions& options);
+// The same for a plan whose blocks are in the orders given, which have pairs: the forward of one micro-batch and the
+// backward of another become pieces that take turns, so that either computes while the other communicates. ZeRO 0 and 1
+// only.
+void weave_pairs(Plan& plan, const CostModel& cost, const PipelineOrders& orders, const WeaveOptions& options);
 
 }  // namespace weft

@@ -49,7 +49,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
   if (layout.pp > 1) values_[kReceives] = {1, 0};
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
-  values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
+  values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4, 6} : std::vector<std::int64_t>{2};
   const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
                         row_of(layout.schedule).may_pair() && !(row_of(layout.schedule).searched && layout.vpp > 1);
   if (may_pair) values_[kPairs] = {0, 1};
@@ -60,8 +60,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   for (const auto& options : values_) sizes_.push_back(options.size());
 }
 
-// The named schedules for so many chunks a stage, and searched ones that hold as many passes as 1F1B or up to twice as
-// many.
+// The named schedules for so many chunks a stage, and searched ones that hold half to three times the passes of 1F1B.
 void DecisionSpace::add_pipelines(const Layout& layout) {
   using enum PipelineSchedule;
   pipelines_.push_back({});
@@ -164,7 +163,8 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   }
   overlap.weave.enabled = value(decisions, kWeave) != 0;
   overlap.order.pipeline = pipelines_[value(decisions, kPipeline)];
-  overlap.weave.pairs = overlap.weave.enabled && value(decisions, kPairs) != 0 && !overlap.order.pipeline.is_made();
+  overlap.weave.pairs =
+      overlap.weave.enabled && value(decisions, kPairs) != 0 && !overlap.order.pipeline.named.has_value();
   overlap.weave.visits = value(decisions, kWeaveVisits);
   return overlap;
 }

@@ -141,7 +141,7 @@ Decisions PlanSearcher::descend(Decisions from) {
   for (bool better = true; better && has_work_left();) {
     better = false;
     for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
-      if (d == DecisionSpace::kPairs) continue;
+      if (d == DecisionSpace::kPairs || d == DecisionSpace::kPipeline) continue;
       std::vector<Decisions> candidates;
       for (std::size_t option = 0; option < space_.options(d); ++option) {
         Decisions candidate = from;
@@ -170,20 +170,24 @@ Decisions PlanSearcher::perturbed(const Decisions& from, std::uint64_t& random) 
   return result;
 }
 
-// The pipeline's order decides more than all else, so it comes first.
+// The pipeline's order decides more than all else, so it comes first, and the whole step is what counts: few
+// micro-batches make much of the ramp.
 Decisions PlanSearcher::with_best_pipeline(const Decisions& start) {
-  if (space_.options(DecisionSpace::kPipeline) == 1 || !known_.contains(start)) return start;
+  if (space_.options(DecisionSpace::kPipeline) == 1) return start;
   std::vector<Decisions> candidates(space_.options(DecisionSpace::kPipeline), start);
   for (std::size_t option = 0; option < candidates.size(); ++option) {
     candidates[option].chosen[DecisionSpace::kPipeline] = option;
   }
   look_at(candidates);
-  Decisions best = start;
+  std::erase_if(candidates, [&](const Decisions& candidate) { return !known_.contains(candidate); });
+  if (candidates.empty()) return start;
+  std::vector<Overlap> overlaps;
+  std::vector<Outcome> small;
   for (const Decisions& candidate : candidates) {
-    const auto found = known_.find(candidate);
-    if (found != known_.end() && found->second < known_.at(best)) best = candidate;
+    overlaps.push_back(space_.overlap(candidate));
+    small.push_back(known_.at(candidate));
   }
-  return best;
+  return candidates[index_of_best(of_whole_step(overlaps, small))];
 }
 
 // Few micro-batches tell little of pairs, which pay between filling and draining: with and without them are searched
@@ -194,7 +198,7 @@ Decisions PlanSearcher::descend_by_pairs() {
   for (std::size_t pairs = 0; pairs < options; ++pairs) starts[pairs].chosen[DecisionSpace::kPairs] = pairs;
   limit_ = budget_;
   look_at(starts);  // side by side
-  starts.front() = with_best_pipeline(starts.front());
+  for (Decisions& start : starts) start = with_best_pipeline(start);
   Decisions best = starts.front();
   for (std::size_t pairs = 0; pairs < options; ++pairs) {
     limit_ = options == 1 ? budget_ : kFirstDescentShare * budget_ * static_cast<double>(pairs + 1);
@@ -207,18 +211,19 @@ Decisions PlanSearcher::descend_by_pairs() {
 
 std::vector<Decisions> PlanSearcher::finalists() const {
   using Known = std::pair<const Decisions, Outcome>;
-  std::map<std::size_t, const Known*> best, fastest;  // without pairs and with them
+  using Kind = std::pair<std::size_t, std::size_t>;  // with pairs or without, and the pipeline
+  std::map<Kind, const Known*> best, fastest;
   for (const Known& known : known_) {
-    const std::size_t pairs = known.first.chosen[DecisionSpace::kPairs];
-    const Known*& first = best.try_emplace(pairs, &known).first->second;
+    const Kind kind{known.first.chosen[DecisionSpace::kPairs], known.first.chosen[DecisionSpace::kPipeline]};
+    const Known*& first = best.try_emplace(kind, &known).first->second;
     if (known.second < first->second) first = &known;
-    const Known*& quick = fastest.try_emplace(pairs, &known).first->second;
+    const Known*& quick = fastest.try_emplace(kind, &known).first->second;
     if (is_better_result(known.second, quick->second)) quick = &known;
   }
   std::vector<Decisions> result;
-  for (const auto& [pairs, known] : best) {
+  for (const auto& [kind, known] : best) {
     result.push_back(known->first);
-    if (fastest.at(pairs) != known) result.push_back(fastest.at(pairs)->first);
+    if (fastest.at(kind) != known) result.push_back(fastest.at(kind)->first);
   }
   return result;
 }

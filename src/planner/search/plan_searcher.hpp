@@ -42,10 +42,11 @@ class PlanSearcher {
 
   double operations_in(const Overlap& overlap, std::int64_t micro_batches) const;
   void look_at(const std::vector<Decisions>& candidates);
-  // Walks on from `from` as long as changing one dimension (except kPairs) helps and the budget lasts.
+  // Walks on from `from` as long as changing one dimension (except kPairs and kPipeline) helps and the budget lasts.
   Decisions descend(Decisions from);
   Decisions perturbed(const Decisions& from, std::uint64_t& random) const;
-  // Descends without pairs and with them; returns the best found, and the fastest where the best does not fit.
+  // Returns the best found without pairs and with them, for every pipeline, and the fastest where the best does not
+  // fit.
   std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();
   Decisions with_best_pipeline(const Decisions& start);

@@ -42,7 +42,8 @@ PlanRequest random_request(Draw& draw) {
   layout.clip_grad = draw.one_of({0.0, 1.0});
   if (layout.pp > 1) {
     layout.vpp = draw.one_of<std::int64_t>({1, 1, 2});
-    layout.schedule = layout.vpp > 1 ? interleaved : draw.one_of({gpipe, one_f_one_b});
+    layout.schedule = layout.vpp > 1 ? draw.one_of({interleaved, zbv, searched})
+                                     : draw.one_of({gpipe, one_f_one_b, zb_h1, searched, searched});
   }
   const bool experts = draw.below(4) == 0;
   if (experts) layout.ep = draw.one_of<std::int64_t>({1, 2});
