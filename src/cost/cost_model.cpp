@@ -28,6 +28,12 @@ void add_work(std::vector<LinkWork>& work, ResourceId resource, double seconds) 
   }
 }
 
+// Of groups that are too large to be simulated as programs, too, whose ranks are not listed.
+std::int64_t member_count(const StepGraph& graph, const Operation& transfer) {
+  const Communication& c = *transfer.communication;
+  return graph.classes[transfer.rank_class.index()].group(c.group).scoped(c.scope).view.size;
+}
+
 }  // namespace
 
 double TransferCost::bandwidth_seconds() const {
@@ -92,7 +98,7 @@ Nanos CostModel::launch(const Operation& operation) const {
   const DeviceProfile& device = reached(operation.rank_class);
   if (operation.is_transfer()) {
     const Nanos checked = profile_.framework ? profile_.framework->check_per_member : Nanos{0};
-    return device.transfer_launch + checked * std::ssize(members_of(operation));
+    return device.transfer_launch + checked * member_count(graph_, operation);
   }
   if (is_measured(operation)) return Nanos{0};
   const std::int64_t own = kernel_count(operation.key);
@@ -181,8 +187,8 @@ TransferCost CostModel::transfer(const Operation& operation) const {
   if (profile_.framework != nullptr && moves && !operation.per_micro_batch) {
     const Device& device = graph_.classes[operation.rank_class.index()].device;
     const double rate = device.memory_bandwidth.bytes_per_second * reached(operation.rank_class).memory_efficiency;
-    cost.latency += nanos_from_seconds(
-        once_a_step_seconds(*profile_.framework, operation, std::ssize(members_of(operation)), rate));
+    cost.latency +=
+        nanos_from_seconds(once_a_step_seconds(*profile_.framework, operation, member_count(graph_, operation), rate));
   }
   if (moves) cost.latency += reached(operation.rank_class).handoff;
   return cost;
