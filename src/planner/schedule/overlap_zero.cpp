@@ -27,7 +27,7 @@ class BlockOverlap {
     // Those that had the memory of later ones: the last reader of each, in order. A head that forward left whole is the
     // first of them.
     std::vector<OpId> last_readers;
-    const OpId of_kept = last_reader_of_kept();
+    const OpId of_kept = last_reader_of_kept(units);
     if (of_kept.valid()) last_readers.push_back(of_kept);
     for (const ShardedUnit& unit : units) last_readers.push_back(last_reader(unit));
     const std::size_t first = of_kept.valid() ? 0 : 1;  // of those that are not waited for on the spot
@@ -67,8 +67,9 @@ class BlockOverlap {
     return *std::ranges::find_if(block_.operations, [&](OpId id) { return !plan_.graph.op(id).is_transfer(); });
   }
 
-  // Returns the last operation that reads what another block has gathered; no valid id where none does.
-  OpId last_reader_of_kept() const {
+  // Returns the last operation that reads what another block has gathered; no valid id where none does, or where a
+  // woven order uses one of the units before it.
+  OpId last_reader_of_kept(const std::vector<ShardedUnit>& units) const {
     OpId last;
     const auto is_kept = [&](const Read& read) {
       const auto made_by = writers_[read.value.index()];
@@ -81,6 +82,9 @@ class BlockOverlap {
     for (const OpId id : block_.operations) {
       if (std::ranges::any_of(plan_.graph.op(id).reads, is_kept)) last = id;
     }
+    const auto comes_before = [&](OpId user) { return position_[user.index()] < position_[last.index()]; };
+    const auto is_used_before = [&](const ShardedUnit& unit) { return std::ranges::any_of(unit.users, comes_before); };
+    if (last.valid() && std::ranges::any_of(units, is_used_before)) return {};
     return last;
   }
 
