@@ -193,17 +193,22 @@ Decisions PlanSearcher::with_best_pipeline(const Decisions& start) {
 // Few micro-batches tell little of pairs, which pay between filling and draining: with and without them are searched
 // apart, each with its share of the budget.
 Decisions PlanSearcher::descend_by_pairs() {
-  const std::size_t options = space_.options(DecisionSpace::kPairs);
-  std::vector<Decisions> starts(options, space_.start());
-  for (std::size_t pairs = 0; pairs < options; ++pairs) starts[pairs].chosen[DecisionSpace::kPairs] = pairs;
+  std::vector<Decisions> starts(space_.options(DecisionSpace::kPairs), space_.start());
+  for (std::size_t pairs = 0; pairs < starts.size(); ++pairs) starts[pairs].chosen[DecisionSpace::kPairs] = pairs;
   limit_ = budget_;
   look_at(starts);  // side by side
-  for (Decisions& start : starts) start = with_best_pipeline(start);
+  // The layout's own pipeline is searched too: another one may begin better and end worse.
+  for (std::size_t pairs = 0, count = starts.size(); pairs < count; ++pairs) {
+    const Decisions other = with_best_pipeline(starts[pairs]);
+    if (other != starts[pairs]) starts.push_back(other);
+  }
+  const auto count = static_cast<double>(starts.size());
   Decisions best = starts.front();
-  for (std::size_t pairs = 0; pairs < options; ++pairs) {
-    limit_ = options == 1 ? budget_ : kFirstDescentShare * budget_ * static_cast<double>(pairs + 1);
-    const Decisions found = descend(starts[pairs]);
-    if (pairs == 0 || (known_.contains(found) && known_.at(found) < known_.at(best))) best = found;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const double share = kFirstDescentShare * budget_ * static_cast<double>(i + 1);
+    limit_ = starts.size() == 1 ? budget_ : share * (2 / count);
+    const Decisions found = descend(starts[i]);
+    if (i == 0 || (known_.contains(found) && known_.at(found) < known_.at(best))) best = found;
   }
   limit_ = budget_;
   return best;
