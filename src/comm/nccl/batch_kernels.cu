@@ -10,7 +10,7 @@ namespace weft::nccl {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMaxBlocks = 64;           // of one place: enough for the memory's bandwidth, few beside other kernels
+constexpr int kMaxBlocks = 64;  // of one place: enough for the memory's bandwidth, few beside other kernels
 constexpr std::size_t kBatchBytes = 3 << 10;  // of the 4 KiB that every device takes as arguments
 
 template <class Place>

@@ -1,6 +1,5 @@
 #include "kernels/cuda/recorder.hpp"
 
-
 namespace weft::cuda {
 
 void Recorder::set_recording(RecordedData* data) {
