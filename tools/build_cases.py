@@ -98,6 +98,9 @@ LAYOUTS = [
     ("zero1", TINY, "--zero 1 --global-batch 32"),
     ("zero2", TINY, "--zero 2 --global-batch 64"),
     ("zero3", TINY, "--zero 3 --global-batch 32"),
+    ("zero3-layer-group", TINY, "--zero 3 --layer-group 2 --global-batch 64"),
+    ("zero2-layer-group", TINY, "--zero 2 --layer-group 4 --tp 2 --global-batch 64"),
+    ("pp-v-half", TINY, "--pp 2 --vpp 2 --schedule v-half --global-batch 32"),
     ("zero3-pp", TINY, "--zero 3 --pp 2 --global-batch 32"),
     ("zero2-vpp", TINY, "--zero 2 --pp 2 --vpp 2 --global-batch 32"),
     ("zero1-shards", TINY, "--zero 1 --zero-shards 4 --clip-grad 1 --global-batch 32"),
@@ -162,6 +165,12 @@ ANSWERS = [
     ("config", ["plan --config flags.json --global-batch 16"]),
     ("lengths", ["plan --layers 4 --hidden 256 --heads 8 --cluster dgx-a100:1 --lengths 64,128 --global-batch 16"
                  " --policy serial,ddp --json"]),
+    ("framework-nanotron", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --zero 1 --global-batch 32 --framework nanotron --json"
+                            " --policy serial,nanotron"]),
+    ("framework-fsdp", [f"plan {TINY} --cluster dgx-h100:2 --zero 3 --global-batch 32 --framework fsdp --policy fsdp"]),
+    ("export", [f"plan {TINY} --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8 --zero 1 --out out {SEARCH}",
+                *(f"export out/plan.json --to {to}" for to in ("megatron", "deepspeed", "torchtitan", "nccl-tuner"))]),
+    ("pipeline-auto", [f"plan {TINY} --cluster dgx-a100:1 --pp 4 --schedule auto --global-batch 32 --policy weft --budget 0.2 --json"]),
     ("seed", [f"plan {TINY} --cluster dgx-a100:2 --tp 2 --pp 2 --global-batch 32 --policy weft --seed 7 --budget 0.5 --json"]),
     ("megatron-args", [f"plan --megatron-args launch.sh --cluster dgx-h100:2 --json {SEARCH}"]),
     ("megatron-args-text", [f"plan --megatron-args launch.sh --cluster dgx-h100:2 {SEARCH}"]),

@@ -148,6 +148,8 @@ def random_layout(rng):
         micro_batches = pp * rng.choice([1, 2, 4])
     elif pp > 1 and rng.random() < 0.25:
         flags += ["--schedule", rng.choice(["gpipe", "zb-h1", "zb-h2", "auto"])]
+    if zero >= 2 and pp == 1 and not experts and rng.random() < 0.3:
+        flags += ["--layer-group", rng.choice([n for n in (2, 3, 4, 8) if micro_batches % n == 0] or [1])]
     flags += ["--micro-batch", micro_batch, "--global-batch", micro_batch * dp * micro_batches]
     kinds = ["none", "none", "selective", "full"] + (["local"] if experts and not emulated else [])
     flags += ["--recompute", rng.choice(kinds)]
