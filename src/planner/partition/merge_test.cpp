@@ -104,7 +104,7 @@ TEST(OneBucket, KeepsEveryOperationOnceAndWritersFirstInEveryLayout) {
       }
     }
   }
-  EXPECT_EQ(graphs, 4 * (13 + 19));
+  EXPECT_EQ(graphs, 4 * (15 + 21));
 }
 
 TEST(OneBucket, MakesOneReductionOneUpdateAndOneGatherOfAStep) {

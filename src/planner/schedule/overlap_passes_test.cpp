@@ -38,7 +38,7 @@ TEST(OverlapReceives, IsSafeInEveryPipeline) {
       ++pipelines;
     }
   }
-  EXPECT_EQ(pipelines, 2 * 10);
+  EXPECT_EQ(pipelines, 2 * 12);
 }
 
 // What is received takes one more place than when compute waits for it, and the receive waits for the oldest one.

@@ -49,7 +49,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
   if (layout.pp > 1) values_[kReceives] = {1, 0};
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
-  values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4, 6} : std::vector<std::int64_t>{2};
+  values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
   const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
                         row_of(layout.schedule).may_pair() && !(row_of(layout.schedule).searched && layout.vpp > 1);
   if (may_pair) values_[kPairs] = {0, 1};
@@ -71,7 +71,7 @@ void DecisionSpace::add_pipelines(const Layout& layout) {
   }
   const std::int64_t of_one_f_one_b = layout.pp * layout.vpp;
   for (const std::int64_t halves :
-       in_waves ? std::vector<std::int64_t>{1, 2, 3, 4} : std::vector<std::int64_t>{2, 3, 4}) {
+       in_waves ? std::vector<std::int64_t>{1, 2, 3, 4} : std::vector<std::int64_t>{2, 3, 4, 6}) {
     const std::int64_t held = std::min(of_one_f_one_b * halves / 2, layout.micro_batches() * layout.vpp);
     const PipelineChoice choice{.most_held = std::max<std::int64_t>(held, layout.vpp)};
     if (choice != pipelines_.back()) pipelines_.push_back(choice);
