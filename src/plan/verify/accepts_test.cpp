@@ -51,7 +51,7 @@ TEST_P(AcceptsSerial, InEveryLayoutAtEveryZeroStage) {
       ++accepted;
     }
   }
-  EXPECT_EQ(accepted, 4 * (model.experts ? 19 : 13));
+  EXPECT_EQ(accepted, 4 * (model.experts ? 21 : 15));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AcceptsSerial, ::testing::Range(0, 4));
