@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
+
 #include "io/export/export_writers.hpp"
 
 namespace weft {
@@ -102,14 +104,20 @@ class TorchTitanWriter {
     set("pipeline_parallel_degree", layout_.pp);
     if (layout_.pp == 1) return;
     set("pipeline_parallel_microbatch_size", layout_.micro_batch);
-    set_text("pipeline_parallel_schedule", schedule_name());
+    const std::optional<std::string_view> schedule = schedule_name();
+    if (schedule) {
+      set_text("pipeline_parallel_schedule", *schedule);
+      sheet_.carries({Feature::schedule});
+    } else {
+      sheet_.leaves_out(Feature::schedule, "--to torch-pipeline writes a file for pipeline_parallel_schedule_csv");
+    }
     set("module_fqns_per_model_part", fmt::format("[{}]", fmt::join(module_names(), ", ")));
-    sheet_.carries({Feature::pipeline, Feature::model_chunks, Feature::stage_layers, Feature::schedule,
-                    Feature::messages_beside_compute});
+    sheet_.carries({Feature::pipeline, Feature::model_chunks, Feature::stage_layers, Feature::messages_beside_compute});
     sheet_.leaves_out(Feature::woven_passes, "--to torch-pipeline writes a file for pipeline_parallel_schedule_csv");
   }
 
-  std::string_view schedule_name() const {
+  // Nothing where TorchTitan has no such schedule.
+  std::optional<std::string_view> schedule_name() const {
     switch (layout_.schedule) {
       case PipelineSchedule::gpipe:
         return "GPipe";
@@ -119,8 +127,16 @@ class TorchTitanWriter {
         return "Interleaved1F1B";
       case PipelineSchedule::breadth_first:
         return "LoopedBFS";
+      case PipelineSchedule::zbv:
+        return "ZBVZeroBubble";
+      case PipelineSchedule::zb_h1:
+      case PipelineSchedule::zb_h2:
+      case PipelineSchedule::v_half:
+      case PipelineSchedule::v_min:
+      case PipelineSchedule::searched:
+        break;
     }
-    return "1F1B";
+    return std::nullopt;
   }
 
   // The modules of each model chunk, in the order of the model.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "graph/pipeline_run.hpp"
 
 namespace weft {
 namespace {
@@ -37,7 +38,7 @@ std::vector<PipelineAction> passes_of(const Plan& plan, ClassId rank_class) {
     const IssueBlock& block = block_of(issued, slot);
     const auto kind = pass_of(block.kind);
     if (!kind || !ends_block(issued, slot)) continue;
-    const std::int64_t stage = block.chunk * plan.layout.pp + plan.graph.classes[rank_class].stage;
+    const std::int64_t stage = shape_of(plan.layout).number_of(plan.graph.classes[rank_class].stage, block.chunk);
     passes.push_back({*kind, stage, slot.micro_batch.value});
   }
   return passes;

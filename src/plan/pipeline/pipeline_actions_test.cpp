@@ -52,22 +52,39 @@ TEST(PipelineActions, StagesOfSeveralModelChunksAreInTheOrderOfTheModel) {
   EXPECT_TRUE(text_of(passes[1]).starts_with("1F0 1F1 3F0"));
 }
 
+// Stages 0 and 3 are the first rank's, 1 and 2 the second's; gradients of inputs and of weights are actions of their
+// own.
+TEST(PipelineActions, WavesHaveBothEndsOnTheFirstRank) {
+  const PipelineActions passes = passes_of(plan_of({.pp = 2, .vpp = 2, .schedule = PipelineSchedule::zbv}, 4));
+  for (const PipelineAction& pass : passes[0]) EXPECT_TRUE(pass.stage == 0 || pass.stage == 3) << name_of(pass);
+  for (const PipelineAction& pass : passes[1]) EXPECT_TRUE(pass.stage == 1 || pass.stage == 2) << name_of(pass);
+  EXPECT_TRUE(text_of(passes[1]).starts_with("1F0 2F0"));
+  EXPECT_EQ(text_of(passes[0]).find('B'), std::string::npos);
+}
+
 TEST(PipelineActions, EveryScheduleIsSafeWithAndWithoutMessages) {
   for (const auto& [schedule, vpp] : {std::pair{PipelineSchedule::gpipe, 1},
                                       {PipelineSchedule::one_f_one_b, 1},
                                       {PipelineSchedule::interleaved, 3},
-                                      {PipelineSchedule::breadth_first, 3}}) {
+                                      {PipelineSchedule::breadth_first, 3},
+                                      {PipelineSchedule::zb_h1, 1},
+                                      {PipelineSchedule::zb_h2, 1},
+                                      {PipelineSchedule::zbv, 2},
+                                      {PipelineSchedule::v_half, 2},
+                                      {PipelineSchedule::v_min, 2}}) {
     const PipelineActions passes = passes_of(plan_of({.pp = 4, .vpp = vpp, .schedule = schedule}, 8));
     EXPECT_FALSE(verify_actions(passes)) << verify_actions(passes)->message;
     const auto lowered = with_messages(passes);
     ASSERT_TRUE(lowered);
     EXPECT_FALSE(verify_actions(*lowered)) << verify_actions(*lowered)->message;
-    // 4 vpp - 1 borders of stages, 8 micro-batches, two directions, two ends.
+    // 4 vpp - 1 borders of stages, 8 micro-batches, two directions, two ends. A wave turns on the last rank, without a
+    // message.
+    const bool is_wave = vpp == 2;
     std::size_t messages = 0;
     for (const auto& rank : *lowered) {
       for (const PipelineAction& action : rank) messages += is_message(action.kind) ? 1U : 0U;
     }
-    EXPECT_EQ(messages, static_cast<std::size_t>((4 * vpp - 1) * 8 * 2 * 2));
+    EXPECT_EQ(messages, static_cast<std::size_t>((4 * vpp - (is_wave ? 2 : 1)) * 8 * 2 * 2));
   }
 }
 
