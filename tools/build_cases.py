@@ -100,6 +100,8 @@ LAYOUTS = [
     ("zero3", TINY, "--zero 3 --global-batch 32"),
     ("zero3-layer-group", TINY, "--zero 3 --layer-group 2 --global-batch 64"),
     ("zero2-layer-group", TINY, "--zero 2 --layer-group 4 --tp 2 --global-batch 64"),
+    ("pp-zb-h2", TINY, "--pp 2 --schedule zb-h2 --global-batch 32"),
+    ("pp-v-min", TINY, "--pp 2 --vpp 2 --schedule v-min --clip-grad 1 --global-batch 32"),
     ("pp-v-half", TINY, "--pp 2 --vpp 2 --schedule v-half --global-batch 32"),
     ("zero3-pp", TINY, "--zero 3 --pp 2 --global-batch 32"),
     ("zero2-vpp", TINY, "--zero 2 --pp 2 --vpp 2 --global-batch 32"),
@@ -167,6 +169,8 @@ ANSWERS = [
                  " --policy serial,ddp --json"]),
     ("framework-nanotron", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --zero 1 --global-batch 32 --framework nanotron --json"
                             " --policy serial,nanotron"]),
+    ("framework-others", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --global-batch 32 --framework {name} --json --policy serial"
+                          for name in ("megatron", "nanotron-checked")]),
     ("framework-fsdp", [f"plan {TINY} --cluster dgx-h100:2 --zero 3 --global-batch 32 --framework fsdp --policy fsdp"]),
     ("export", [f"plan {TINY} --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8 --zero 1 --out out {SEARCH}",
                 *(f"export out/plan.json --to {to}" for to in ("megatron", "deepspeed", "torchtitan", "nccl-tuner"))]),
