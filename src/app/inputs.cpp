@@ -268,6 +268,10 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
     fail("--recompute local: {} has no all-to-alls to leave out; give full", model.name);
   }
   if (cluster.spec().execution.runtime != Runtime::none) {
+    if (flags.declares("framework") && flags.given("framework")) {
+      fail("--framework {}: says whose kernels run a step; on {} they are Weft's own", *flags.text("framework"),
+           cluster.spec().name);
+    }
     if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run yet");
     if (l.ep_forwarding) fail("--ep-forwarding: is planned for; in weft run experts exchange directly");
     if (l.expert_exchange == ExpertExchange::gathered) {

@@ -70,6 +70,7 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kModel + "--cluster gpu:2,link=50GB/s --native never", {"--native never", "paced as a whole"});
   expect_refused(kTiny + "--native always", {"--native always", "under mpirun and on GPUs only"});
   expect_refused(kModel + "--processes 2 --native auto", {"--native auto", "under mpirun and on GPUs only"});
+  expect_refused(kTiny + "--framework nanotron", {"--framework nanotron", "Weft's own"});
   expect_refused(kTiny + "--graphs on", {"--graphs: is of --device cuda"});
 }
 

@@ -37,8 +37,8 @@ const std::set<std::string> kMayDiffer = {"out",
                                           "deepspeed-config",
                                           "torchtitan-config"};
 // What no run on this machine has yet: nothing to compare.
-const std::set<std::string> kRefused = {"ep-forwarding", "dispatch-fp8", "precision", "grad-dtype",
-                                        "router-group-topk"};
+const std::set<std::string> kRefused = {"ep-forwarding", "dispatch-fp8",      "precision",
+                                        "grad-dtype",    "router-group-topk", "framework"};
 
 const FlagValues kUsual = {
     {"layers", "2"},  {"hidden", "32"},     {"heads", "4"},        {"seq", "16"},
@@ -91,6 +91,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"kv-heads", {"2"}},
       {"ffn", {"96"}},
       {"vocab", {"300"}},
+      {"tied", {"false"}},
       {"experts", {"8", experts}},
       {"experts-per-rank", {"2", {{"capacity-factor", ""}}}},
       {"moe-every", {"2", experts}},
