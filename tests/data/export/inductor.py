@@ -8,7 +8,7 @@ import torch._inductor.config
 
 OVERLAP = True
 # Buckets in MiB, in the order of issue.
-GATHERS = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+GATHERS = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
 REDUCTIONS = [1, 1, 1, 1, 1, 1]
 # GB/s of one direction, by which Inductor estimates how long collectives take.
 INTRA_NODE_BW = 0.125
