@@ -15,14 +15,16 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
 }
 
+// Where it is asked how much scratch is needed, addresses are only counted with, from here on.
+alignas(kScratchAlignment) std::byte nowhere{};
+
 class RoundBinder {
  public:
   RoundBinder(const PreparedCall& call, std::int64_t own_scratch, std::span<const Segment> input,
               std::span<const Segment> output, std::byte* scratch)
       : width_(size_of(call.type).value),
         shared_(aligned(own_scratch)),
-        // Where it asks how much is needed, addresses are only counted with.
-        scratch_(scratch != nullptr ? scratch : reinterpret_cast<std::byte*>(kScratchAlignment)) {
+        scratch_(scratch != nullptr ? scratch : &nowhere) {
     input_.reserve(std::ssize(input));
     input_.bind(input);
     output_.reserve(std::ssize(output));

@@ -21,7 +21,7 @@ struct UnusedKey {
   std::string_view name;
   std::string_view reason;
 };
-constexpr std::string_view kOfRun = "";
+constexpr std::string_view kOfRun;
 constexpr UnusedKey kUnusedKeys[] = {
     {"prescale_gradients", kOfRun},
     {"gradient_predivide_factor", kOfRun},

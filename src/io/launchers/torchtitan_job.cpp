@@ -186,7 +186,7 @@ class TorchTitanReader {
       }
       open(section);
       for (const auto& [key, value] : keys.items()) {
-        if (!used_.contains(section + "." + key)) ignore(key, "Weft has no counterpart");
+        if (!used_.contains(fmt::format("{}.{}", section, key))) ignore(key, "Weft has no counterpart");
       }
     }
   }
