@@ -20,7 +20,7 @@
 namespace weft {
 namespace {
 
-ComparedRun compare(const MeasuredRun& run) {
+ComparedRun compare(const MeasuredRow& run) {
   ComparedRun compared{.line = run.line,
                        .policy = run.policy,
                        .flags = words_of(run.flags),
@@ -49,7 +49,7 @@ int run_against_command(const Flags& flags, std::ostream& out, std::ostream& err
     if (flags.given(other)) fail("--against: is not for --{}", other);
   }
   const std::string file = *flags.text("against");
-  const std::vector<MeasuredRun> runs = read_measured_runs(flags, file);
+  const std::vector<MeasuredRow> runs = read_measured_runs(flags, file);
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   const auto jobs = static_cast<std::size_t>(flags.integer("jobs", 1, 1024).value_or(cores));
   std::vector<ComparedRun> compared(runs.size());

@@ -48,11 +48,11 @@ class RowReader {
  public:
   RowReader(const Flags& typed, const std::string& file, const CsvRow& row) : file_(file), row_(row), flags_(typed) {}
 
-  MeasuredRun read() {
+  MeasuredRow read() {
     for (const auto& [column, cell] : row_.cells) read_cell(column, cell);
     read_cluster();
     apply_framework_defaults(flags_);
-    MeasuredRun run{row_.line,
+    MeasuredRow run{row_.line,
                     flags_,
                     framework_policy(flags_),
                     number("step_s"),
@@ -126,7 +126,7 @@ class RowReader {
 
 }  // namespace
 
-std::vector<MeasuredRun> read_measured_runs(const Flags& flags, const std::string& file) {
+std::vector<MeasuredRow> read_measured_runs(const Flags& flags, const std::string& file) {
   const std::vector<Condition> conditions = read_conditions(flags);
   const std::vector<CsvRow> rows = read_csv(read_text_file(file), file);
   if (rows.empty()) fail("--against {}: has no rows", file);
@@ -135,7 +135,7 @@ std::vector<MeasuredRun> read_measured_runs(const Flags& flags, const std::strin
       fail("--where {}={}: {} has no column '{}'", condition.column, condition.cell, file, condition.column);
     }
   }
-  std::vector<MeasuredRun> runs;
+  std::vector<MeasuredRow> runs;
   for (const CsvRow& row : rows) {
     const bool meant = std::all_of(conditions.begin(), conditions.end(), [&](const Condition& condition) {
       return row.text(condition.column) == condition.cell;

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-struct MeasuredRun {
+struct MeasuredRow {
   std::int64_t line = 0;  // of the file
   Flags flags;            // that describe it
   std::string policy;
@@ -21,6 +21,6 @@ struct MeasuredRun {
 
 // Rows whose cells are as --where says, each with the flags of the command line beside its own; a flag that was typed
 // wins over a column. Throws Error naming file, line, column and value.
-std::vector<MeasuredRun> read_measured_runs(const Flags& flags, const std::string& file);
+std::vector<MeasuredRow> read_measured_runs(const Flags& flags, const std::string& file);
 
 }  // namespace weft
