@@ -186,7 +186,8 @@ def summary(results):
     print_steps(results)
     gains, memory = print_gains(results), print_memory(results)
     print()
-    figures = {"plans": len(errors), "median_pct": statistics.median(errors), "worst_pct": max(errors)}
+    figures = {"plans": len(errors), "median_pct": round(statistics.median(errors), 1),
+               "worst_pct": round(max(errors), 1)}
     goals = [kit.verdict("median |error| in %", figures["median_pct"], "<= 4", figures["median_pct"] <= 4),
              kit.verdict("worst |error| in %", figures["worst_pct"], "<= 10", figures["worst_pct"] <= 10)]
     if gains:

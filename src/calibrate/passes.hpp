@@ -110,6 +110,10 @@ class CalibrationPasses {
   void prepare_stream() {
     stream_ = device_->make_stream(StreamPriority::usual);
     for (std::size_t i = 0; i <= operations_.size(); ++i) ended_.push_back(device_->make_event());
+    for (const Queue& queue : view_.plan().classes[view_.rank_class()].queues) {
+      if (queue.kind != QueueKind::communication) continue;
+      waiting_.push_back({device_->make_stream(StreamPriority::high), device_->make_event()});
+    }
   }
   // A device works on while the host enqueues, so the executions of a pass are known when all of it is over.
   template <class OnExecution>
@@ -120,6 +124,11 @@ class CalibrationPasses {
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       operations_[i].compute.enqueue(kernels_, 0);
       device_->record(ended_[i + 1], stream_);
+      for (std::size_t w = 0; w < waiting_.size(); ++w) {
+        if ((i + w) % kBetweenWaits != 0) continue;
+        device_->wait(waiting_[w].stream, ended_[i + 1]);
+        device_->record(waiting_[w].over, waiting_[w].stream);
+      }
     }
     while (!device_->is_over(ended_.back())) std::this_thread::sleep_for(kPause);
     device_->deliver({first_result, device_->results_asked_for()});
@@ -194,6 +203,7 @@ class CalibrationPasses {
   }
 
   static constexpr std::chrono::microseconds kPause{50};
+  static constexpr std::size_t kBetweenWaits = 32;  // operations; the host is further ahead than that
   static constexpr float kWeightSize = 0.04F;
 
   Kernels& kernels_;
@@ -207,6 +217,13 @@ class CalibrationPasses {
   std::vector<Bound> operations_;
   StreamId stream_;             // of a device
   std::vector<EventId> ended_;  // there: before the first operation, and after each
+  struct WaitingStream {
+    StreamId stream;
+    EventId over;
+  };
+  // The queues of transfers. While they wait for compute, as they do in a run, every operation takes some microseconds
+  // longer: the device looks in turn at what its streams wait for.
+  std::vector<WaitingStream> waiting_;
   std::unique_ptr<RankMemory> noise_;
 };
 

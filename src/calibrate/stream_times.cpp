@@ -26,7 +26,9 @@ constexpr Bytes kBesideCompute{16 << 20};
 constexpr std::array<std::int32_t, 4> kThreadBlocks = {0, 1, 2, 4};  // 0: the library's choice
 constexpr double kSecondsOfSize = 0.08;                              // a size is repeated for so long
 constexpr double kMinRounds = 3, kMaxRounds = 40;
-constexpr double kPasses = 3;  // of the step's computation beside transfers
+constexpr std::int64_t kRoundsApart = 12;
+constexpr double kPauseSeconds = 1e-3, kMaxWrites = 40;  // a stream takes about a thousand calls
+constexpr double kPasses = 3;                            // of the step's computation beside transfers
 constexpr std::chrono::microseconds kPause{50};
 
 // A device's collectives of one queue, one after the other in a stream of their own.
@@ -68,6 +70,15 @@ class CollectiveStream {
     }
     device_.record(ended_, stream_);
   }
+  // The same with a pause before each, in which the device writes to memory.
+  void start_apart(std::size_t call, std::int64_t rounds, std::int64_t writes) {
+    device_.record(begun_, stream_);
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      pause(writes);
+      collectives_.start(calls_[call].number, calls_[call].input, calls_[call].output, device_.native(stream_));
+    }
+    device_.record(ended_, stream_);
+  }
   // Throws RunFailed where a rank is lost, so that nobody waits for it.
   bool is_over() {
     if (device_.is_over(ended_)) return true;
@@ -88,11 +99,30 @@ class CollectiveStream {
   Clock::time_point end() { return time_of(ended_); }
   double seconds_of(std::size_t call, std::int64_t rounds) {
     start(call, rounds);
-    wait();
-    return CalibrationPasses::in_seconds(end() - begin()) / static_cast<double>(rounds);
+    return seconds_each(rounds);
+  }
+  double seconds_of_write() {
+    constexpr std::int64_t kWrites = 32;
+    device_.record(begun_, stream_);
+    pause(kWrites);
+    device_.record(ended_, stream_);
+    return seconds_each(kWrites);
+  }
+  // Of one with a pause of so many writes before it, without the pause.
+  double seconds_apart(std::size_t call, std::int64_t rounds, std::int64_t writes, double seconds_of_a_write) {
+    start_apart(call, rounds, writes);
+    return seconds_each(rounds) - static_cast<double>(writes) * seconds_of_a_write;
   }
 
  private:
+  void pause(std::int64_t writes) {
+    for (std::int64_t i = 0; i < writes; ++i) device_.clear(stream_, buffers_.data(), largest_ * 2);
+  }
+  double seconds_each(std::int64_t times) {
+    wait();
+    return CalibrationPasses::in_seconds(end() - begin()) / static_cast<double>(times);
+  }
+
   struct Call {
     std::size_t number = 0;
     std::vector<Segment> input, output;
@@ -173,16 +203,25 @@ std::int64_t rounds_of(double seconds_of_all, double seconds_of_one) {
 
 LibraryProfile time_sizes(Communicator& communicator, const std::vector<TimedSize>& sizes, CollectiveStream& stream) {
   LibraryProfile library;
+  stream.seconds_of_write();
+  const double write = mean_of_ranks(communicator, {stream.seconds_of_write()}).front();
+  const auto writes = static_cast<std::int64_t>(std::clamp(kPauseSeconds / std::max(write, 1e-9), 1.0, kMaxWrites));
   for (const TimedSize& size : sizes) {
-    const auto mean_seconds = [&](std::int64_t rounds) {
+    const auto mean_of_members = [&](const auto& own_seconds) {
       meet(communicator);
-      const double own = size.call ? stream.seconds_of(*size.call, rounds) : 0.0;
+      const double own = size.call ? own_seconds(*size.call) : 0.0;
       const std::vector<double> sums = sums_of_ranks(communicator, {own, size.call ? 1.0 : 0.0});
       return sums[0] / std::max(sums[1], 1.0);
     };
-    mean_seconds(1);  // the first one does not count
-    const double took = mean_seconds(rounds_of(kSecondsOfSize, mean_seconds(1)));
-    library.measured[size.group].push_back({size.bytes, nanos_from_seconds(took)});
+    const auto in_a_row = [&](std::int64_t rounds) {
+      return mean_of_members([&](std::size_t call) { return stream.seconds_of(call, rounds); });
+    };
+    in_a_row(1);  // the first one does not count
+    const double took = in_a_row(rounds_of(kSecondsOfSize, in_a_row(1)));
+    const double apart =
+        mean_of_members([&](std::size_t call) { return stream.seconds_apart(call, kRoundsApart, writes, write); });
+    library.measured[size.group].push_back(
+        {size.bytes, nanos_from_seconds(took), nanos_from_seconds(std::max(took, apart))});
   }
   return library;
 }

@@ -71,7 +71,10 @@ TEST(CalibrationOnStreams, TimesTheCollectivesOfTheStep) {
   for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
     const auto& points = found[0].library.measured.at({collective, 2});
     EXPECT_TRUE(std::ranges::is_sorted(points, {}, &LibraryProfile::Point::bytes));
-    for (const LibraryProfile::Point& point : points) EXPECT_GT(point.time, Nanos{0});
+    for (const LibraryProfile::Point& point : points) {
+      EXPECT_GT(point.time, Nanos{0});
+      EXPECT_GE(point.after_pause, point.time);
+    }
   }
   EXPECT_GE(found[0].compute_slowdown, 0);
   EXPECT_GE(found[0].transfer_slowdown, 0);

@@ -208,6 +208,12 @@ void CostModel::fit_to_library(const Operation& operation, TransferCost& cost) c
   for (LinkWork& w : cost.work) w.seconds *= cost.own_seconds / profile_.library.at_once / bytes_alone;
 }
 
+Nanos CostModel::added_by_pause(const Operation& transfer) const {
+  if (programs_) return Nanos{0};
+  const Communication& c = *transfer.communication;
+  return profile_.library.added_by_pause(c.collective, std::ssize(members_of(transfer)), c.bytes);
+}
+
 void CostModel::make_uneven(const Operation& operation, TransferCost& cost) const {
   const double factor = expert_sizes_.factor(operation, false);
   for (LinkWork& w : cost.work) w.seconds *= factor;

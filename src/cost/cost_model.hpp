@@ -43,6 +43,8 @@ class CostModel {
   TransferCost transfer(const Operation& operation) const;
   // The same with the least bytes that any algorithm moves and no latency, for bounds.
   TransferCost least_transfer(const Operation& operation) const;
+  // On top of that, where compute waits for it on the spot: its links were idle before.
+  Nanos added_by_pause(const Operation& transfer) const;
   const ExpertSizes& expert_sizes() const { return expert_sizes_; }
   // Returns the duration of an operation that runs alone on its rank.
   Nanos alone(const Operation& operation) const;

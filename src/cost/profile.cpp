@@ -53,23 +53,44 @@ double LinkProfile::all_to_all_at(std::int64_t members, Bytes bytes) const {
   return all_to_all.empty() ? at(members, bytes) : at_members(all_to_all, members, bytes);
 }
 
+namespace {
+
+using LibraryPoint = LibraryProfile::Point;
+
+// Of one of a point's times.
+Nanos interpolated(const std::vector<LibraryPoint>& points, Bytes bytes, Nanos LibraryPoint::* time) {
+  const LibraryPoint& first = points.front();
+  if (bytes <= first.bytes) return first.*time;
+  if (points.size() == 1) {
+    const double times = static_cast<double>(bytes.value) / static_cast<double>(first.bytes.value);
+    return nanos_from_seconds(seconds(first.*time) * times);
+  }
+  auto above =
+      std::find_if(points.begin() + 1, points.end(), [&](const LibraryPoint& point) { return point.bytes >= bytes; });
+  if (above == points.end()) --above;
+  const LibraryPoint &from = *(above - 1), &to = *above;
+  const double part =
+      static_cast<double>((bytes - from.bytes).value) / static_cast<double>((to.bytes - from.bytes).value);
+  const double slope = seconds(to.*time) - seconds(from.*time);
+  // A larger size may have been measured as faster; the extrapolated line never falls.
+  return nanos_from_seconds(seconds(from.*time) + (part > 1 ? std::max(0.0, slope) : slope) * part);
+}
+
+}  // namespace
+
 std::optional<Nanos> LibraryProfile::time(Collective collective, std::int64_t members, Bytes bytes) const {
   const auto found = measured.find({collective, members});
   if (found == measured.end() || found->second.empty()) return std::nullopt;
+  return interpolated(found->second, bytes, &Point::time);
+}
+
+Nanos LibraryProfile::added_by_pause(Collective collective, std::int64_t members, Bytes bytes) const {
+  const auto found = measured.find({collective, members});
+  if (found == measured.end() || found->second.empty()) return Nanos{0};
   const std::vector<Point>& points = found->second;
-  if (bytes <= points.front().bytes) return points.front().time;
-  if (points.size() == 1) {
-    const double times = static_cast<double>(bytes.value) / static_cast<double>(points.front().bytes.value);
-    return nanos_from_seconds(seconds(points.front().time) * times);
-  }
-  auto above = std::find_if(points.begin() + 1, points.end(), [&](const Point& point) { return point.bytes >= bytes; });
-  if (above == points.end()) --above;
-  const Point &from = *(above - 1), &to = *above;
-  const double part =
-      static_cast<double>((bytes - from.bytes).value) / static_cast<double>((to.bytes - from.bytes).value);
-  const double slope = seconds(to.time) - seconds(from.time);
-  // A larger size may have been measured as faster; the extrapolated line never falls.
-  return nanos_from_seconds(seconds(from.time) + (part > 1 ? std::max(0.0, slope) : slope) * part);
+  if (std::ranges::any_of(points, [](const Point& point) { return point.after_pause == Nanos{0}; })) return Nanos{0};
+  return std::max(Nanos{0},
+                  interpolated(points, bytes, &Point::after_pause) - interpolated(points, bytes, &Point::time));
 }
 
 Nanos LibraryProfile::least_time(Collective collective, std::int64_t members) const {

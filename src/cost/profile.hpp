@@ -83,8 +83,9 @@ struct LibraryProfile {
     friend auto operator<=>(const Group&, const Group&) = default;
   };
   struct Point {
-    Bytes bytes;  // the whole buffer
-    Nanos time;
+    Bytes bytes;          // the whole buffer
+    Nanos time;           // one after the other
+    Nanos after_pause{};  // the same where its links had been idle before; 0: was not measured
     friend bool operator==(const Point&, const Point&) = default;
   };
   std::map<Group, std::vector<Point>> measured;  // ascending in bytes
@@ -96,6 +97,8 @@ struct LibraryProfile {
   // Interpolates linearly between the points, extends the last line, and uses the first point's time below it. Returns
   // nothing where no such group was measured.
   std::optional<Nanos> time(Collective collective, std::int64_t members, Bytes bytes) const;
+  // By how much longer it takes where its links had been idle before.
+  Nanos added_by_pause(Collective collective, std::int64_t members, Bytes bytes) const;
   // What the smallest measured size took. There must be one.
   Nanos least_time(Collective collective, std::int64_t members) const;
   friend bool operator==(const LibraryProfile&, const LibraryProfile&) = default;

@@ -64,6 +64,23 @@ TEST(LibraryProfile, TimesFollowStraightLinesThroughWhatWasMeasured) {
   EXPECT_EQ(library.time(Collective::all_gather, 2, Bytes{300}), Nanos{150});
 }
 
+TEST(LibraryProfile, SaysWhatAPauseAdds) {
+  LibraryProfile library;
+  const auto added = [&](std::int64_t bytes) {
+    return library.added_by_pause(Collective::all_reduce, 4, Bytes{bytes}).value;
+  };
+  EXPECT_EQ(added(100), 0);  // nothing was measured
+  std::vector<LibraryProfile::Point>& points = library.measured[{Collective::all_reduce, 4}];
+  points = {{Bytes{100}, Nanos{50}, Nanos{60}}, {Bytes{300}, Nanos{80}, Nanos{110}}};
+  EXPECT_EQ(added(50), 10);
+  EXPECT_EQ(added(200), 20);
+  EXPECT_EQ(added(500), 50);  // 160 and 110 on the lines that go on
+  points.push_back({Bytes{400}, Nanos{200}, Nanos{150}});
+  EXPECT_EQ(added(400), 0);  // never less than one after the other
+  points[0].after_pause = Nanos{0};
+  EXPECT_EQ(added(200), 0);  // not measured for all sizes
+}
+
 // An all_reduce of 4 ranks moves 1.5 times the buffer in 6 steps, a gather of 2 ranks half of it in one.
 TEST(LibraryProfile, SaysWhatTheLinksReach) {
   LibraryProfile library;

@@ -175,13 +175,16 @@ MachineFacts read_machine(const JsonObject& object) {
 ordered_json library_to_json(const LibraryProfile& library) {
   ordered_json result = ordered_json::array();
   for (const auto& [group, points] : library.measured) {
-    ordered_json bytes = ordered_json::array(), times = ordered_json::array();
+    ordered_json bytes = ordered_json::array(), times = ordered_json::array(), after_pause = ordered_json::array();
     for (const LibraryProfile::Point& point : points) {
       bytes.push_back(point.bytes.value);
       times.push_back(static_cast<double>(point.time.value) / 1e9);
+      if (point.after_pause > Nanos{0}) after_pause.push_back(static_cast<double>(point.after_pause.value) / 1e9);
     }
-    result.push_back(
-        {{"collective", name_of(group.collective)}, {"members", group.members}, {"bytes", bytes}, {"seconds", times}});
+    ordered_json& entry = result.emplace_back();
+    entry = {
+        {"collective", name_of(group.collective)}, {"members", group.members}, {"bytes", bytes}, {"seconds", times}};
+    if (after_pause.size() == points.size()) entry["seconds_after_pause"] = after_pause;
   }
   return result;
 }
@@ -193,7 +196,7 @@ LibraryProfile read_library(const JsonObject& object, const std::string& key) {
   constexpr double kMaxSeconds = 1e5;
   LibraryProfile library;
   for (const JsonObject& entry : object.objects(key)) {
-    entry.allow_only(std::array<std::string, 4>{"collective", "members", "bytes", "seconds"});
+    entry.allow_only(std::array<std::string, 5>{"collective", "members", "bytes", "seconds", "seconds_after_pause"});
     const auto collective = static_cast<Collective>(entry.one_of("collective", names_up_to(Collective::barrier)));
     const std::int64_t members = entry.integer("members", 2, kMaxMembers);
     const std::vector<std::int64_t> bytes = entry.integers("bytes", 1);
@@ -202,10 +205,16 @@ LibraryProfile read_library(const JsonObject& object, const std::string& key) {
       fail("{}: 'bytes' has {} entries and 'seconds' {}; both need the same number, at least one", entry.where(),
            bytes.size(), times.size());
     }
+    std::vector<double> after_pause(bytes.size(), 0.0);
+    if (entry.has("seconds_after_pause")) after_pause = entry.numbers("seconds_after_pause", 0, kMaxSeconds);
+    if (after_pause.size() != bytes.size()) {
+      fail("{}: 'bytes' has {} entries and 'seconds_after_pause' {}; both need the same number", entry.where(),
+           bytes.size(), after_pause.size());
+    }
     std::vector<LibraryProfile::Point> points;
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (i > 0 && bytes[i] <= bytes[i - 1]) entry.reject("bytes", "a list in ascending order");
-      points.push_back({Bytes{bytes[i]}, nanos_from_seconds(times[i])});
+      points.push_back({Bytes{bytes[i]}, nanos_from_seconds(times[i]), nanos_from_seconds(after_pause[i])});
     }
     if (!library.measured.emplace(LibraryProfile::Group{collective, members}, std::move(points)).second) {
       fail("{}: {} of {} members is listed twice, once is allowed", entry.where(), name_of(collective), members);

@@ -184,7 +184,7 @@ TEST(ProfileJson, KeepsTheTimesOfALibrarysCollectives) {
   Profile profile = default_profile();
   profile.library.measured[{Collective::all_reduce, 2}] = {{Bytes{4096}, Nanos{70'000}},
                                                            {Bytes{65536}, Nanos{900'000}}};
-  profile.library.measured[{Collective::all_gather, 4}] = {{Bytes{4096}, Nanos{50'000}}};
+  profile.library.measured[{Collective::all_gather, 4}] = {{Bytes{4096}, Nanos{50'000}, Nanos{60'000}}};
   const Profile again = read_profile(profile_to_json(profile).dump(), "profile.json", default_profile());
   EXPECT_EQ(again.library, profile.library);
   const auto refused = [](const std::string& entries) {
@@ -204,6 +204,10 @@ TEST(ProfileJson, KeepsTheTimesOfALibrarysCollectives) {
   EXPECT_NE(
       refused(R"({"collective": "all_reduce", "members": 2, "bytes": [2, 1], "seconds": [1, 2]})").find("ascending"),
       std::string::npos);
+  EXPECT_NE(refused(R"({"collective": "all_reduce", "members": 2, "bytes": [1], "seconds": [1],
+                        "seconds_after_pause": [1, 2]})")
+                .find("'seconds_after_pause' 2"),
+            std::string::npos);
   EXPECT_NE(refused(R"({"collective": "sum", "members": 2, "bytes": [1], "seconds": [1]})").find("all_reduce"),
             std::string::npos);
 }

@@ -49,7 +49,8 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
   return index;
 }
 
-// Some class waits for these transfers on the spot. (What waits for others wakes when they end: SimRank::wake.)
+// Some class waits for these transfers on the spot. (What waits for others wakes when they end: SimRank::wake.) So
+// their links were idle before.
 void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::int32_t>& cost_of,
                std::vector<SimCost>& costs) {
   std::vector<bool> added(costs.size(), false);
@@ -57,7 +58,8 @@ void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::i
     const std::size_t index = cost_of[i];
     if (!plan.issues[i].blocking || added[index] || costs[index].fixed + costs[index].moving == Nanos{0}) continue;
     added[index] = true;
-    costs[index].fixed += cost.wake(plan.graph.operations[i].rank_class);
+    const Operation& op = plan.graph.operations[i];
+    costs[index].fixed += cost.wake(op.rank_class) + cost.added_by_pause(op);
   }
 }
 

@@ -48,6 +48,20 @@ TEST(SimulatedStep, OfDataParallelismIsComputeAndOneAllReduce) {
   }
 }
 
+// Compute waits for the one reduction on the spot, so its links have been idle since the step before.
+TEST(SimulatedStep, HasALibrarysCollectivesAsTheyAreAfterAPause) {
+  PlanRequest request = data_parallel(2);
+  request.cluster.execution.collectives = CollectiveMaker::library;
+  const double alone = checked_accounting(simulated(data_parallel(1))).ranks.at(0).step_s;
+  const auto step_with = [&](Nanos after_pause) {
+    request.profile.library.measured[{Collective::all_reduce, 2}] = {
+        {Bytes{4 * kParameters}, Nanos{10'000'000}, after_pause}};
+    return checked_accounting(simulated(request)).ranks.at(0).step_s;
+  };
+  EXPECT_NEAR(step_with(Nanos{0}), alone + 0.010, 1e-9);
+  EXPECT_NEAR(step_with(Nanos{15'000'000}), alone + 0.015, 1e-9);
+}
+
 TEST(SimulatedStep, DependsOnTheRanksOfAClassOnlyThroughTheirReduction) {
   // The same class with ever more ranks: as much to simulate, the same compute.
   const Timeline two = simulated(data_parallel(2));

@@ -266,22 +266,44 @@ PreparedCall gather_of(std::int64_t members, std::vector<std::int64_t> slices) {
   return call;
 }
 
-// Two ranks, tensors of 8 and 5 floats: shards of 4 and 4, and of 3 and 2. The first goes in one call, the second,
-// whose shards differ, from each owner. Share 0 is elements 0..6 of the buffer, share 1 elements 7..12.
+// Two ranks, tensors of 8 and 5 floats, times `scale`: shards of 4 and 4, and of 3 and 2. Share 0 is elements 0..6 of
+// the buffer, share 1 elements 7..12. Nobody reads the memory.
+struct TwoTensors {
+  explicit TwoTensors(std::int64_t scale)
+      : whole{at(0, 16 * scale), at(64 * scale, 12 * scale), at(16 * scale, 16 * scale), at(76 * scale, 8 * scale)},
+        own{at(96 * scale, 28 * scale)},
+        call(gather_of(2, {7 * scale, 6 * scale})) {}
+  static Segment at(std::int64_t begin, std::int64_t bytes) {
+    return {reinterpret_cast<std::byte*>(std::int64_t{1} << 30) + begin, bytes};
+  }
+  std::array<Segment, 4> whole;
+  std::array<Segment, 1> own;
+  PreparedCall call;
+};
+
+// The first tensor goes in one call, the second, whose shards differ, from each owner.
 TEST(WireForm, TakesShardsOfATensorInOneCallWhereTheyAreEqual) {
-  std::vector<float> memory(32);
-  auto* const bytes = reinterpret_cast<std::byte*>(memory.data());
-  const Segment whole[] = {{bytes, 16}, {bytes + 64, 12}, {bytes + 16, 16}, {bytes + 76, 8}};
-  const Segment own[] = {{bytes + 96, 28}};
-  const WireForm form = fitting_form(gather_of(2, {7, 6}), 0, own, whole);
+  constexpr std::int64_t kScale = 1 << 19;  // calls of 8 MiB in the mean
+  const TwoTensors large(kScale);
+  const WireForm form = fitting_form(large.call, 0, large.own, large.whole);
   ASSERT_EQ(form.size(), 3U);
-  EXPECT_EQ(form[0], (WirePiece{WirePiece::kEveryMember, 4, {0, 7}}));
-  EXPECT_EQ(form[1], (WirePiece{0, 3, {4}}));
-  EXPECT_EQ(form[2], (WirePiece{1, 2, {11}}));
-  const WireCalls calls = bind_calls(gather_of(2, {7, 6}), 0, form, std::vector<int>{0, 1}, own, whole, nullptr);
+  EXPECT_EQ(form[0], (WirePiece{WirePiece::kEveryMember, 4 * kScale, {0, 7 * kScale}}));
+  EXPECT_EQ(form[1], (WirePiece{0, 3 * kScale, {4 * kScale}}));
+  EXPECT_EQ(form[2], (WirePiece{1, 2 * kScale, {11 * kScale}}));
+  const WireCalls calls = bind_calls(large.call, 0, form, std::vector<int>{0, 1}, large.own, large.whole, nullptr);
   EXPECT_EQ(calls.scratch, 0);
   EXPECT_TRUE(calls.before.empty() && calls.after.empty());
   EXPECT_EQ(calls.calls.size(), 3U);
+}
+
+// Two calls are the fewest, because the shares are of different lengths.
+TEST(WireForm, CopiesSmallPiecesTogether) {
+  const TwoTensors small(1 << 10);
+  const WireForm form = fitting_form(small.call, 0, small.own, small.whole);
+  EXPECT_EQ(form, plain_form(small.call));
+  const WireCalls calls = bind_calls(small.call, 0, form, std::vector<int>{0, 1}, small.own, small.whole, nullptr);
+  EXPECT_EQ(calls.calls.size(), 2U);
+  EXPECT_EQ(calls.after.size(), 4U);
 }
 
 TEST(WireForm, IsOneCallWhereEqualSharesLieOneAfterTheOther) {

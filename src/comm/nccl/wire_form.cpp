@@ -11,8 +11,10 @@
 namespace weft {
 namespace {
 
-// A group of more calls takes the host and the library longer than copying its pieces together.
-constexpr std::size_t kMaxPieces = 64;
+// Of one call of a group, in the mean. Smaller pieces are copied together: between two and four ranks over sockets 12
+// calls of 64 KiB took 1.6 to 3 times as long as one of all their bytes, 12 of 256 KiB 1.4 to 1.9 times, and copies
+// nothing that could be seen. From 2 MiB on the difference was 0 to 13 %, and memory is copied for longer.
+constexpr std::int64_t kLeastBytesOfACall = 4 << 20;
 constexpr std::int64_t kScratchAlignment = 256;
 
 using Segments = std::span<const Segment>;
@@ -267,6 +269,19 @@ class Binder {
   WireCalls result_;
 };
 
+// Of all members together where each has blocks of its own.
+std::int64_t calls_of(const PreparedCall& call, const WireForm& form) {
+  const bool has_blocks = call.spec.kind == Collective::all_to_all;
+  return std::ssize(form) * (has_blocks ? call.spec.ranks * call.spec.ranks : 1);
+}
+
+bool is_worth_its_calls(const PreparedCall& call, const WireForm& form) {
+  const std::int64_t calls = calls_of(call, form), fewest = std::max<std::int64_t>(1, calls_of(call, plain_form(call)));
+  if (calls <= fewest) return true;
+  const std::int64_t elements = std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0});
+  return elements * size_of(call.type).value >= calls * kLeastBytesOfACall;
+}
+
 }  // namespace
 
 WireForm plain_form(const PreparedCall& call) {
@@ -299,7 +314,7 @@ WireForm fitting_form(const PreparedCall& call, std::int64_t member, Segments in
     }
     form = pieces_between(cuts);
   }
-  return form.size() > kMaxPieces ? plain_form(call) : form;
+  return is_worth_its_calls(call, form) ? form : plain_form(call);
 }
 
 std::uint64_t hash_of(const WireForm& form) {
