@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-bool is_device(std::span<const std::int32_t> devices, std::int32_t vertex) {
+bool is_among(std::span<const std::int32_t> devices, std::int32_t vertex) {
   return std::ranges::find(devices, vertex) != devices.end();
 }
 
@@ -19,29 +19,22 @@ std::int64_t bypassable(const RoutedGraph& graph, const Bypass& split, std::span
   return split.capacity - missing_pieces(graph, devices, demands, split);
 }
 
-// Spreads every incoming edge evenly over the other neighbours at once: trees become shallow, and one test is enough.
-// Returns false and changes nothing where that would leave pieces behind.
-bool spread_evenly(RoutedGraph& graph, std::int32_t hub, std::span<const std::int32_t> devices,
-                   std::span<const std::int64_t> demands) {
+// Every incoming edge is spread evenly over the other neighbours at once, which makes shallow trees.
+RoutedGraph evenly_spread(const RoutedGraph& graph, std::int32_t hub) {
   const std::vector<std::int32_t> sources = graph.sources_of(hub), targets = graph.targets_of(hub);
   const auto share_of = [](std::int64_t capacity, const std::vector<std::int32_t>& ends, bool has_itself) {
     const auto others = static_cast<std::int64_t>(ends.size()) - (has_itself ? 1 : 0);
     return others == 0 ? 0 : capacity / others;
   };
   RoutedGraph after = graph;
-  bool any = false;
   for (const std::int32_t from : sources) {
     const std::int64_t in = share_of(graph.capacity(from, hub), targets, graph.capacity(hub, from) > 0);
     for (const std::int32_t to : targets) {
       const std::int64_t out = share_of(graph.capacity(hub, to), sources, graph.capacity(to, hub) > 0);
-      if (from == to || std::min(in, out) == 0) continue;
-      after.apply({from, hub, to, std::min(in, out)});
-      any = true;
+      if (from != to && std::min(in, out) > 0) after.apply({from, hub, to, std::min(in, out)});
     }
   }
-  if (!any || missing_pieces(after, devices, demands) > 0) return false;
-  graph = std::move(after);
-  return true;
+  return after;
 }
 
 void bypass_pairs(RoutedGraph& graph, std::int32_t hub, std::int32_t from, bool back_to_itself,
@@ -57,6 +50,23 @@ void bypass_pairs(RoutedGraph& graph, std::int32_t hub, std::int32_t from, bool 
     const std::int64_t possible = bypassable(graph, split, devices, demands);
     if (possible > 0) graph.apply({from, hub, to, possible});
   }
+}
+
+// All vertices but devices. NICs go before the switches behind them, so that switches see devices.
+std::vector<std::int32_t> fewest_neighbours_first(const RoutedGraph& graph, std::span<const std::int32_t> devices) {
+  std::vector<std::pair<std::size_t, std::int32_t>> hubs;
+  for (std::int32_t vertex = 0; vertex < static_cast<std::int32_t>(graph.vertex_count()); ++vertex) {
+    if (!is_among(devices, vertex)) hubs.emplace_back(graph.targets_of(vertex).size(), vertex);
+  }
+  std::ranges::sort(hubs);
+  std::vector<std::int32_t> order;
+  for (const auto& [neighbours, vertex] : hubs) order.push_back(vertex);
+  return order;
+}
+
+void drop_edges_of(RoutedGraph& graph, std::int32_t hub) {
+  for (const std::int32_t from : graph.sources_of(hub)) graph.take(from, hub, graph.capacity(from, hub));
+  for (const std::int32_t to : graph.targets_of(hub)) graph.take(hub, to, graph.capacity(hub, to));
 }
 
 }  // namespace
@@ -145,21 +155,30 @@ std::int64_t missing_pieces(const RoutedGraph& graph, std::span<const std::int32
     total += demands[i];
   }
   std::int64_t least = total;
-  for (const std::int32_t device : devices) least = std::min(least, flow.run(source, device, total));
+  for (const std::int32_t device : devices) {
+    least = std::min(least, flow.run(source, device, total));
+    if (tried.capacity > 0 && total - least >= tried.capacity) break;
+  }
   return total - least;
 }
 
 void remove_switches(RoutedGraph& graph, std::span<const std::int32_t> devices, std::span<const std::int64_t> demands) {
-  for (std::int32_t hub = 0; hub < static_cast<std::int32_t>(graph.vertex_count()); ++hub) {
-    if (is_device(devices, hub)) continue;
-    spread_evenly(graph, hub, devices, demands);
+  for (const std::int32_t hub : fewest_neighbours_first(graph, devices)) {
+    RoutedGraph spread = evenly_spread(graph, hub);
+    // What is left behind matters only where the switch is part of the slowest cut.
+    RoutedGraph without_hub = spread;
+    drop_edges_of(without_hub, hub);
+    if (missing_pieces(without_hub, devices, demands) == 0) {
+      graph = std::move(without_hub);
+      continue;
+    }
+    if (missing_pieces(spread, devices, demands) == 0) graph = std::move(spread);
     for (const bool back_to_itself : {false, true}) {
       for (const std::int32_t from : graph.sources_of(hub)) {
         bypass_pairs(graph, hub, from, back_to_itself, devices, demands);
       }
     }
-    for (const std::int32_t from : graph.sources_of(hub)) graph.take(from, hub, graph.capacity(from, hub));
-    for (const std::int32_t to : graph.targets_of(hub)) graph.take(hub, to, graph.capacity(hub, to));
+    drop_edges_of(graph, hub);
   }
   WEFT_CHECK(missing_pieces(graph, devices, demands) == 0);
 }

@@ -48,8 +48,9 @@ class RoutedGraph {
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Route>> routes_;
 };
 
-// `demands[i]` pieces start at `devices[i]` and must reach every device. Returns how much of them does not reach the
-// device that is worst off, once `tried` is applied; 0: spanning trees for all of them exist (Edmonds).
+// `demands[i]` pieces start at `devices[i]` and must reach every device. Returns how many of them do not reach the
+// device that is worst off, once `tried` is applied; 0: spanning trees for all of them exist (Edmonds). It stops
+// counting at the capacity of `tried`.
 std::int64_t missing_pieces(const RoutedGraph& graph, std::span<const std::int32_t> devices,
                             std::span<const std::int64_t> demands, const Bypass& tried = {});
 

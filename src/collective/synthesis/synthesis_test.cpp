@@ -161,18 +161,24 @@ TEST(Synthesis, AllReduceIsOptimalWhereDevicesAreEqual) {
 }
 
 TEST(Synthesis, AllReduceLeavesASlowRankNothingToAddUp) {
-  // Rank 3 has a quarter of the bandwidth. It must send and get the whole buffer, 4 times a buffer over b; a ring, or
-  // trees with pieces rooted there too, takes 2 x 3/4 of the buffer over b/4, that is 6.
-  Topology topology{"slow", {}, {}};
-  const std::int32_t hub = topology.add({"switch", VertexKind::network_switch});
-  for (int i = 0; i < 4; ++i) {
-    topology.connect(topology.add({"d" + std::to_string(i)}), hub, {i == 3 ? 0.25e9 : 1e9}, {});
+  // The last rank has a quarter of the bandwidth b. It must send and get the whole buffer, 4 times a buffer over b; a
+  // ring, or trees with pieces rooted there too, takes 2 (N-1)/N of the buffer over b/4: 6 and 6.67 for 4 and 6 ranks.
+  for (const int ranks : {4, 6}) {
+    Topology topology{"slow", {}, {}};
+    const std::int32_t hub = topology.add({"switch", VertexKind::network_switch});
+    for (int i = 0; i < ranks; ++i) {
+      const Bandwidth bandwidth{i + 1 == ranks ? 0.25e9 : 1e9};
+      const std::int32_t nic = topology.add({"n" + std::to_string(i), VertexKind::nic});
+      topology.connect(topology.add({"d" + std::to_string(i)}), nic, bandwidth, {});
+      topology.connect(nic, hub, bandwidth, {});
+    }
+    const Synthesis synthesis = synthesize(topology, {Collective::all_reduce, true, 4, 64});
+    EXPECT_EQ(std::ssize(synthesis.roots), ranks - 1);
+    EXPECT_EQ(synthesis.roots.back(), ranks - 2);
+    EXPECT_NEAR(synthesis.seconds, 4e-9, 1e-15);
+    EXPECT_NEAR(synthesis.least_seconds, 4e-9, 1e-15);
+    EXPECT_EQ(verify_program(synthesis.program).words(), "");
   }
-  const Synthesis synthesis = synthesize(topology, {Collective::all_reduce, true, 4, 64});
-  EXPECT_EQ(synthesis.roots, (std::vector<std::int64_t>{0, 1, 2}));
-  EXPECT_NEAR(synthesis.seconds, 4e-9, 1e-15);
-  EXPECT_NEAR(synthesis.least_seconds, 4e-9, 1e-15);
-  EXPECT_EQ(verify_program(synthesis.program).words(), "");
 }
 
 TEST(Synthesis, RefusesWhatItCannotDo) {

@@ -65,14 +65,14 @@ void reduce_part(Holdings& holdings, const MessageRounds& rounds, std::int64_t p
 }
 
 // Where the pieces of every rank begin, and behind the last how many there are.
-std::vector<std::int64_t> begins(const std::vector<std::int64_t>& pieces, std::int64_t parts) {
+std::vector<std::int64_t> first_pieces(const std::vector<std::int64_t>& pieces, std::int64_t parts) {
   std::vector<std::int64_t> first{0};
   for (const std::int64_t count : pieces) first.push_back(first.back() + count * parts);
   return first;
 }
 
 // A packing whose counts of pieces are those of another: both are multiplied up to what they have in common.
-void scale(TreePacking& packing, std::int64_t factor) {
+void scale_pieces(TreePacking& packing, std::int64_t factor) {
   for (std::int64_t& pieces : packing.pieces) pieces *= factor;
   for (SpanningTree& tree : packing.trees) {
     tree.pieces *= factor;
@@ -82,12 +82,12 @@ void scale(TreePacking& packing, std::int64_t factor) {
   }
 }
 
-void match(TreePacking& a, TreePacking& b, const std::vector<std::int64_t>& shares) {
+void match_pieces(TreePacking& a, TreePacking& b, const std::vector<std::int64_t>& shares) {
   const auto share =
       static_cast<std::size_t>(std::ranges::find_if(shares, [](auto s) { return s > 0; }) - shares.begin());
   const std::int64_t common = std::lcm(a.pieces[share], b.pieces[share]);
-  scale(a, common / a.pieces[share]);
-  scale(b, common / b.pieces[share]);
+  scale_pieces(a, common / a.pieces[share]);
+  scale_pieces(b, common / b.pieces[share]);
 }
 
 // Links that carry sums one way and results the other are busy with both at once.
@@ -108,7 +108,7 @@ struct Trees {
 
 Trees all_reduce_trees(const Topology& topology, const std::vector<std::int64_t>& shares, std::int64_t max_pieces) {
   Trees trees{shares, pack_trees(topology, shares, max_pieces), pack_trees(reversed(topology), shares, max_pieces), 0};
-  match(*trees.gather, *trees.scatter, shares);
+  match_pieces(*trees.gather, *trees.scatter, shares);
   trees.seconds = seconds_of_both(topology, *trees.gather, *trees.scatter);
   return trees;
 }
@@ -141,7 +141,7 @@ Trees best_all_reduce_trees(const Topology& topology, std::int64_t max_pieces) {
   return *best;
 }
 
-Trees find_trees(const Topology& topology, const SynthesisRequest& request) {
+Trees trees_for(const Topology& topology, const SynthesisRequest& request) {
   const std::vector<std::int64_t> equal(topology.devices().size(), 1);
   if (request.kind == Collective::all_reduce) return best_all_reduce_trees(topology, request.max_pieces);
   Trees trees{equal, std::nullopt, std::nullopt, 0};
@@ -179,7 +179,7 @@ double least_of(const Topology& topology, const Trees& trees) {
   return trees.gather ? least_of_all_reduce(topology) : trees.scatter->least_seconds;
 }
 
-void check(const SynthesisRequest& request) {
+void check_request(const SynthesisRequest& request) {
   if (request.kind != Collective::all_gather && request.kind != Collective::reduce_scatter &&
       request.kind != Collective::all_reduce) {
     fail("collective '{}': all_gather, reduce_scatter and all_reduce are synthesised", name_of(request.kind));
@@ -193,10 +193,10 @@ void check(const SynthesisRequest& request) {
 }  // namespace
 
 Synthesis synthesize(const Topology& topology, const SynthesisRequest& request) {
-  check(request);
-  Trees trees = find_trees(topology, request);
+  check_request(request);
+  Trees trees = trees_for(topology, request);
   const TreePacking& any = trees.gather ? *trees.gather : *trees.scatter;
-  const std::vector<std::int64_t> first = begins(any.pieces, request.parts);
+  const std::vector<std::int64_t> first = first_pieces(any.pieces, request.parts);
   const CollectiveSpec spec{request.kind, static_cast<std::int64_t>(any.pieces.size()), 0, first.back()};
   ProgramBuilder builder("synthesized", spec, request.in_place);
   Holdings holdings(builder);

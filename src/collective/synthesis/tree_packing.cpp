@@ -60,7 +60,7 @@ std::vector<std::int32_t> like_switches(const Topology& topology) {
 }
 
 // The topology with like switches merged. Routes name the first of them.
-Topology merged(const Topology& topology) {
+Topology merge_like_switches(const Topology& topology) {
   const std::vector<std::int32_t> like = like_switches(topology);
   Topology result{topology.name, topology.vertices, {}};
   for (const TopologyLink& link : topology.links) {
@@ -78,13 +78,13 @@ RoutedGraph graph_of(const Topology& topology, const std::vector<std::int64_t>& 
   return graph;
 }
 
-std::vector<std::int64_t> units_of(const Topology& topology) {
+std::vector<std::int64_t> link_units(const Topology& topology) {
   std::vector<std::int64_t> units;
   for (const TopologyLink& link : topology.links) units.push_back(bandwidth_units(link.bandwidth));
   return units;
 }
 
-std::vector<std::int64_t> times(std::span<const std::int64_t> shares, std::int64_t pieces) {
+std::vector<std::int64_t> scaled_demands(std::span<const std::int64_t> shares, std::int64_t pieces) {
   std::vector<std::int64_t> demands;
   for (const std::int64_t share : shares) demands.push_back(share * pieces);
   return demands;
@@ -99,12 +99,12 @@ std::int64_t exact_pieces(const GatherCut& cut, const std::vector<std::int64_t>&
   return rate / common;
 }
 
-Scaled exactly(const GatherCut& cut, const std::vector<std::int64_t>& units, std::span<const std::int64_t> shares,
-               std::int64_t pieces) {
+Scaled scale_exactly(const GatherCut& cut, const std::vector<std::int64_t>& units, std::span<const std::int64_t> shares,
+                     std::int64_t pieces) {
   const std::int64_t common = std::gcd(cut.weight, cut.out_bandwidth);
   const std::int64_t weight = cut.weight / common, rate = cut.out_bandwidth / common;
   const double time = static_cast<double>(weight) / static_cast<double>(rate) * static_cast<double>(pieces);
-  Scaled scaled{pieces, time, {}, times(shares, pieces)};
+  Scaled scaled{pieces, time, {}, scaled_demands(shares, pieces)};
   for (const std::int64_t unit : units) {
     WEFT_CHECK(unit * pieces % rate == 0);
     scaled.capacities.push_back(unit * pieces / rate * weight);
@@ -113,11 +113,11 @@ Scaled exactly(const GatherCut& cut, const std::vector<std::int64_t>& units, std
 }
 
 // With so many pieces: the least time, to within rounding, in which whole capacities are enough for them.
-Scaled with_pieces(const Topology& topology, const GatherCut& cut, std::span<const std::int64_t> shares,
-                   std::int64_t pieces) {
-  const std::vector<std::int64_t> units = units_of(topology);
+Scaled scale_for_pieces(const Topology& topology, const GatherCut& cut, std::span<const std::int64_t> shares,
+                        std::int64_t pieces) {
+  const std::vector<std::int64_t> units = link_units(topology);
   const std::vector<std::int32_t> devices = topology.devices();
-  const std::vector<std::int64_t> demands = times(shares, pieces);
+  const std::vector<std::int64_t> demands = scaled_demands(shares, pieces);
   const auto capacities_in = [&](double time) {
     std::vector<std::int64_t> capacities;
     for (const std::int64_t unit : units)
@@ -149,10 +149,24 @@ double seconds_of(const Topology& topology, const TreePacking& packing) {
   return longest;
 }
 
-TreePacking packed(const Topology& topology, const Scaled& scaled) {
+// A device without pieces of its own relays nothing where the others can do without: its links are the slow ones.
+void spare_idle_devices(RoutedGraph& graph, std::span<const std::int32_t> devices,
+                        std::span<const std::int64_t> demands) {
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    if (demands[rank] > 0) continue;
+    RoutedGraph spared = graph;
+    for (const std::int32_t to : graph.targets_of(devices[rank])) {
+      spared.take(devices[rank], to, graph.capacity(devices[rank], to));
+    }
+    if (missing_pieces(spared, devices, demands) == 0) graph = std::move(spared);
+  }
+}
+
+TreePacking pack_scaled(const Topology& topology, const Scaled& scaled) {
   const std::vector<std::int32_t> devices = topology.devices();
   RoutedGraph graph = graph_of(topology, scaled.capacities);
   remove_switches(graph, devices, scaled.demands);
+  spare_idle_devices(graph, devices, scaled.demands);
   TreePacking packing{scaled.demands, grow_trees(std::move(graph), devices, scaled.demands), {}, 0, 0};
   packing.seconds = seconds_of(topology, packing);
   return packing;
@@ -171,7 +185,7 @@ Scaled best_up_to(std::int64_t max_pieces, const Topology& topology, const Gathe
   const double least = static_cast<double>(cut.weight) / static_cast<double>(cut.out_bandwidth);
   Scaled best;
   for (const std::int64_t pieces : piece_counts(shares.size(), max_pieces)) {
-    Scaled scaled = with_pieces(topology, cut, shares, pieces);
+    Scaled scaled = scale_for_pieces(topology, cut, shares, pieces);
     const double time = scaled.time / static_cast<double>(pieces);
     if (best.pieces == 0 || time < best.time / static_cast<double>(best.pieces)) best = std::move(scaled);
     if (least > kNearEnough * best.time / static_cast<double>(best.pieces)) break;
@@ -183,15 +197,15 @@ Scaled best_up_to(std::int64_t max_pieces, const Topology& topology, const Gathe
 
 TreePacking pack_trees(const Topology& given, std::span<const std::int64_t> shares, std::int64_t max_pieces) {
   check_balance(given);
-  const Topology topology = merged(given);
-  const std::vector<std::int64_t> units = units_of(topology);
+  const Topology topology = merge_like_switches(given);
+  const std::vector<std::int64_t> units = link_units(topology);
   const GatherCut cut = slowest_gather_cut(topology, shares);
   const double least = static_cast<double>(cut.weight) /
                        (static_cast<double>(cut.out_bandwidth) * kBandwidthUnit *
                         static_cast<double>(std::accumulate(shares.begin(), shares.end(), std::int64_t{0})));
   const std::int64_t exact = exact_pieces(cut, units);
-  TreePacking packing = packed(topology, exact <= max_pieces ? exactly(cut, units, shares, exact)
-                                                             : best_up_to(max_pieces, topology, cut, shares));
+  TreePacking packing = pack_scaled(topology, exact <= max_pieces ? scale_exactly(cut, units, shares, exact)
+                                                                  : best_up_to(max_pieces, topology, cut, shares));
   packing.least_seconds = least;
   packing.cut = slowest_gather_cut(given, shares);
   return packing;

@@ -46,6 +46,7 @@ Topology topology_from_taccl(const nlohmann::json& value, const std::string& fil
       link.bandwidth = rate(link.bandwidth.bytes_per_second > 25e9 ? times[0] : times[1]);
       link.latency = latency;
     }
+    validate(topology);
     return topology;
   }
   if (!name.starts_with("DGX2"))

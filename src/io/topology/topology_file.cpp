@@ -20,7 +20,14 @@ Topology read_json_file(const std::string& text, const std::string& file_name) {
   if (!json.is_object()) fail("{}: is not a JSON object", file_name);
   if (json.contains("vertices")) return topology_from_json(json, file_name);
   if (json.contains("gpus_per_node")) return topology_from_taccl(json, file_name);
-  if (json.contains("levels")) return topology_of(Cluster(cluster_from_json(json, file_name)));
+  if (json.contains("levels")) {
+    const ClusterSpec spec = cluster_from_json(json, file_name);
+    if (spec.nodes * spec.devices_per_node > static_cast<std::int64_t>(kMaxTopologyDevices)) {
+      fail("{}: {} nodes of {} devices are more than {} devices, the most of a topology", file_name, spec.nodes,
+           spec.devices_per_node, kMaxTopologyDevices);
+    }
+    return topology_of(Cluster(spec));
+  }
   fail("{}: has none of the keys 'vertices' (a topology), 'levels' (a cluster) and 'gpus_per_node' (TACCL)", file_name);
 }
 

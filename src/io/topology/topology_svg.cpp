@@ -129,7 +129,8 @@ class TopologyPainter {
     const Spot2d a = spots_[link.from], b = spots_[link.to];
     const double share = link.bandwidth.bytes_per_second / fastest_;
     const double thick = std::max(kThinnestLine, kThickestLine * share);
-    const double depth = a.y == b.y ? 14 + 0.22 * std::abs(a.x - b.x) : 0;
+    const double depth = a.y == b.y ? 20 + 0.35 * std::abs(a.x - b.x) : 0;
+    height_ = std::max(height_, a.y + depth / 2 + kMargin);
     add("<path d=\"M{:.1f} {:.1f} Q{:.1f} {:.1f} {:.1f} {:.1f}\" fill=\"none\" stroke=\"#777\" stroke-opacity=\"0.6\" "
         "stroke-width=\"{:.2f}\"><title>{} to {}: {:.4g} GB/s</title></path>\n",
         a.x, a.y, (a.x + b.x) / 2, (a.y + b.y) / 2 + depth, b.x, b.y, thick,
