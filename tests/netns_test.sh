@@ -43,6 +43,11 @@ echo "the links are limited in both directions"
 expect_code 0 "$netns" --ranks 2 --rate 200mbit --no-mpi -- tc qdisc show dev eth0
 [[ $(grep -c 'tbf.*rate 200Mbit' "$work/out") == 2 ]] || fail "no limit on the way out: $(lines)"
 
+echo "one link may be slower than the others"
+expect_code 0 "$netns" --ranks 3 --rate 200mbit --slow 1=50mbit --no-mpi -- tc qdisc show dev eth0
+[[ $(grep -c 'tbf.*rate 200Mbit' "$work/out") == 2 ]] || fail "the other links: $(lines)"
+[[ $(grep -c 'tbf.*rate 50Mbit' "$work/out") == 1 ]] || fail "no slow link: $(lines)"
+
 echo "hosts have cores of their own, unless told otherwise"
 say_cores='echo "$WEFT_RANK on $(taskset -cp $$ | sed "s/.*: //")"'
 mine=$(taskset -cp $$ | sed 's/.*: //')
@@ -63,6 +68,8 @@ expect_code 2 "$netns" --ranks 0 -- true
 expect_code 2 "$netns" --ranks 2 --mpi other -- true
 expect_code 2 "$netns" --ranks 2
 expect_code 2 "$netns" --ranks 2 --rate quick --no-mpi -- true
+expect_code 2 "$netns" --ranks 2 --slow 2=50mbit --no-mpi -- true
+expect_code 2 "$netns" --ranks 2 --slow 50mbit --no-mpi -- true
 ip netns list | awk '{print $1}' >"$work/left"
 while read -r name; do # other runs may be under way; those of dead scripts may not
   pid=$(sed -nE 's/^weft-netns-([0-9]+)-.*/\1/p' <<<"$name")

@@ -24,6 +24,7 @@ usage() {
 usage: tools/netns.sh --ranks N [OPTION...] -- COMMAND [ARGUMENT...]
   --ranks N      namespaces, and processes of the command, one in each (1 to 200)
   --rate RATE    of every link in each direction, as tc writes it: 200mbit, 1gbit; none (default): unlimited
+  --slow R=RATE  the link of rank R has another rate, in both directions
   --delay TIME   added one way: 100us, 5ms; default none
   --burst SIZE   what a link that was idle lets through at once; default 64kb
   --mpi WHICH    the launcher: openmpi (default) or mpich; the command must be built with the same
@@ -39,12 +40,12 @@ complain() {
   exit 2
 }
 
-ranks='' rate=none delay='' burst=64kb mpi=openmpi bound=yes
+ranks='' rate=none slow='' delay='' burst=64kb mpi=openmpi bound=yes
 while (($#)); do
   case $1 in
     --no-mpi) mpi=none; shift ;;
     --any-core) bound=no; shift ;;
-    --ranks | --rate | --delay | --burst | --mpi)
+    --ranks | --rate | --slow | --delay | --burst | --mpi)
       (($# >= 2)) || usage
       declare "${1#--}=$2"
       shift 2 ;;
@@ -54,6 +55,13 @@ while (($#)); do
 done
 (($#)) || usage
 if ! [[ $ranks =~ ^[1-9][0-9]{0,2}$ ]] || ((ranks > 200)); then complain "--ranks '$ranks': 1 to 200 are allowed"; fi
+slow_rank=-1 slow_rate=none
+if [[ -n $slow ]]; then
+  if ! [[ $slow =~ ^([0-9]{1,3})=(.+)$ ]] || ((BASH_REMATCH[1] >= ranks)); then
+    complain "--slow '$slow': a rank below $ranks and its rate are needed, such as 3=50mbit"
+  fi
+  slow_rank=${BASH_REMATCH[1]} slow_rate=${BASH_REMATCH[2]}
+fi
 case $mpi in
   none) ;;
   openmpi) launcher=$(command -v mpirun.openmpi || command -v mpirun) || complain "there is no mpirun (openmpi-bin)" ;;
@@ -120,16 +128,18 @@ cores_of_hosts() {
   done
 }
 
-# limit NAMESPACE DEVICE [DELAY]: what leaves by the device.
+# limit RANK NAMESPACE DEVICE [DELAY]: what leaves by the device, which is one end of the rank's cable.
 limit() {
-  local parent=(root)
+  local parent=(root) own=$rate
+  (($1 != slow_rank)) || own=$slow_rate
+  shift
   if [[ -n ${3:-} ]]; then
     tc -n "$1" qdisc add dev "$2" root handle 1: netem delay "$3" limit 100000 ||
       complain "--delay $3: tc refuses it; the kernel needs sch_netem"
     parent=(parent 1:1)
   fi
-  [[ $rate == none ]] || tc -n "$1" qdisc add dev "$2" "${parent[@]}" tbf rate "$rate" burst "$burst" latency 50ms ||
-    complain "--rate $rate --burst $burst: tc refuses it; the kernel needs sch_tbf"
+  [[ $own == none ]] || tc -n "$1" qdisc add dev "$2" "${parent[@]}" tbf rate "$own" burst "$burst" latency 50ms ||
+    complain "--rate $own --burst $burst: tc refuses it; the kernel needs sch_tbf"
 }
 
 # The bridge is called eth0 too: launchers are told one interface for all hosts.
@@ -155,8 +165,8 @@ make_network() {
     ip -n "$run-$rank" link set eth0 gso_max_size "$packets" 2>/dev/null || true
     # As hosts of a cluster are tuned: a connection that rested for a moment between two collectives need not start slowly.
     ip netns exec "$run-$rank" sysctl -qw net.ipv4.tcp_slow_start_after_idle=0 || true
-    limit "$run-$rank" eth0 "$delay"
-    limit "$run-hub" port$rank
+    limit $rank "$run-$rank" eth0 "$delay"
+    limit $rank "$run-hub" port$rank
   done
 }
 

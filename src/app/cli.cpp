@@ -29,6 +29,8 @@ constexpr Command kCommands[] = {
      run_export_command},
     {"collective", "collectives as programs: list them, verify MSCCL files, bench them on real ranks",
      run_collective_command},
+    {"cluster", "a machine's wiring: where every rank sits, its slowest cut; show it as text or picture",
+     run_cluster_command},
 };
 
 void print_usage(std::ostream& out) {

@@ -1,4 +1,4 @@
-// The commands of `weft`, the subcommands of `weft collective`, and how one of them is found.
+// The commands of `weft`, the subcommands of `weft collective` and `weft cluster`, and how one of them is found.
 #pragma once
 
 #include <ostream>
@@ -21,9 +21,11 @@ int run_calibrate_command(const Arguments& arguments, std::ostream& out, std::os
 int run_verify_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 // Exit code 1: the plan is unsafe, and nothing is written.
 int run_export_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
+int run_cluster_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_collective_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_collective_list_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_collective_bench_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
+int run_collective_synthesize_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_collective_verify_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 
 struct Command {

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "io/step_bars.hpp"
+#include "io/xml_text.hpp"
 
 namespace weft {
 namespace {
@@ -36,30 +37,6 @@ constexpr std::array<Colour, kTrafficKinds> kTraffic{{{"dp", "#e79a3c", "DP grad
                                                       {"cp", "#3fb0bd", "CP"},
                                                       {"ep", "#c566b0", "EP all-to-alls"},
                                                       {"ot", "#7a6f64", "other communication"}}};
-
-// Names may hold any bytes, XML may not: all but printable ASCII becomes a question mark.
-std::string xml_text(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c >= ' ' && c <= '~' ? c : '?';
-    }
-  }
-  return escaped;
-}
 
 // Indices of the ranks that are shown, spread evenly.
 std::vector<std::size_t> shown_ranks(std::size_t ranks) {

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
 #include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
+#include "app/inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/version.hpp"
 #include "app/world/own_processes.hpp"
@@ -15,11 +17,15 @@
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "base/mix.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
+#include "io/cluster_json.hpp"
 #include "io/json/enum_names.hpp"
+#include "io/msccl/msccl_xml.hpp"
 #include "study/collective/collective_bench.hpp"
+#include "study/collective/program_numbers.hpp"
 
 namespace weft {
 namespace {
@@ -27,10 +33,13 @@ namespace {
 constexpr const char* kRanks = "Ranks";
 
 void declare(Flags& flags) {
+  flags.positionals("files", "programs as MSCCL XML, timed beside the cost model's choice (or --algorithm)");
   flags.value("ranks", "N", "ranks as threads of this process (default: those of --cluster, or 2)", kRanks);
   flags.value("processes", "N", "ranks as processes on this machine, joined by TCP", kRanks);
-  flags.value("cluster", "SPEC",
-              "links that pace the threads, e.g. local:4,nic=200Mb/s; without it they run at memory speed", kRanks);
+  flags.value(
+      "cluster", "SPEC",
+      "links that pace the threads, e.g. local:4,nic=200Mb/s or a JSON file; without it they run at memory speed",
+      kRanks);
   flags.value("slowdown", "F", "all links of --cluster slower by this factor (default: 1)", kRanks);
   flags.value("collective", "A,B", "what to time (default: all_reduce)");
   flags.value("size", "A,B", "sizes of the whole buffer (default: 64KiB,1MiB,16MiB)");
@@ -93,6 +102,32 @@ BenchOptions read_options(const Flags& flags) {
   return options;
 }
 
+// Reads the files, and proves every program before anything runs.
+std::vector<BenchProgram> read_programs(const std::vector<std::string>& files, std::int64_t ranks) {
+  std::vector<BenchProgram> programs;
+  for (const std::string& file : files) {
+    const auto program = std::make_shared<const Program>(read_msccl_xml(read_text_file(file), file));
+    if (program->spec.ranks != ranks) {
+      fail("{}: the program is for {} ranks; there are {}", file, program->spec.ranks, ranks);
+    }
+    if (const auto violation = first_violation(*program)) fail("{}: not safe: {}", file, *violation);
+    programs.push_back({std::filesystem::path(file).stem().string(), program});
+  }
+  return programs;
+}
+
+// Without --collective, those of the files are timed.
+void add_programs(const Flags& flags, std::int64_t ranks, BenchOptions& options) {
+  options.programs = read_programs(flags.texts(), ranks);
+  if (options.programs.empty() || flags.given("collective")) return;
+  options.kinds.clear();
+  for (const BenchProgram& program : options.programs) {
+    if (std::ranges::find(options.kinds, program.program->spec.kind) == options.kinds.end()) {
+      options.kinds.push_back(program.program->spec.kind);
+    }
+  }
+}
+
 // Ranks keep input and output, and what they should be while the result is checked.
 void require_memory(const BenchOptions& options, std::int64_t ranks_in_this_process) {
   constexpr std::int64_t kBuffers = 4;
@@ -113,6 +148,9 @@ AgreedSettings agreed_settings(const Flags& flags) {
     const bool may_differ = name == "out" || name == "json" || name == "config" || name == "timeout" ||
                             name == "silence" || name == "processes";
     if (!may_differ) settings.push_back({"--" + name, value, ""});
+  }
+  for (const std::string& file : flags.texts()) {
+    settings.push_back({file, fmt::format("{:x}", hash_text(read_text_file(file))), "other bytes"});
   }
   return settings;
 }
@@ -314,7 +352,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   std::optional<Cluster> cluster;
   if (const auto text = flags.text("cluster")) {
     if (processes) fail("--cluster: paces threads; processes measure their links");
-    cluster.emplace(parse_cluster(*text));
+    cluster.emplace(names_a_file(*text) ? read_cluster_json(read_text_file(*text), *text) : parse_cluster(*text));
     options.cluster = &*cluster;
   } else if (options.slowdown != 1) {
     fail("--slowdown: slows the links of --cluster, which is not given");
@@ -324,6 +362,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   if (processes && flags.given("ranks")) fail("--ranks: the launcher has started {} processes already", launch.ranks);
   if (cluster && ranks != cluster->device_count())
     fail("--ranks {}: --cluster {} has {} devices", ranks, *flags.text("cluster"), cluster->device_count());
+  add_programs(flags, processes ? launch.ranks : ranks, options);
   require_memory(options, processes ? 1 : ranks);
   if (flags.is_set("overlap") && (processes ? launch.ranks : ranks) == 1)
     fail("--overlap: one rank has nothing to send");

@@ -6,6 +6,8 @@
 
 #include "app/cli.hpp"
 #include "app/test_cli.hpp"
+#include "base/input_file.hpp"
+#include "io/msccl/msccl_xml.hpp"
 
 namespace weft {
 namespace {
@@ -111,6 +113,68 @@ TEST(CollectiveBench, BadFlagsAreNamed) {
   expect("--ranks 3 --cluster local:2", "--ranks 3: --cluster local:2 has 2 devices");
   expect("--slowdown 2", "--slowdown: slows the links of --cluster");
   expect("--transport tcp", "--transport: a choice under mpirun only");
+}
+
+// Four ranks, of which the last has a quarter of the others' bandwidth.
+constexpr const char* kSlowRank =
+    R"({"name": "slow", "device": "cpu", "nodes": 4, "devices_per_node": 1, "emulated": true,)"
+    R"( "levels": [{"name": "nic", "joins": "cluster", "bandwidth": "25MB/s", "latency": "50us"}],)"
+    R"( "overrides": [{"node": 3, "level": "nic", "bandwidth": "6.25MB/s"}]})";
+
+// A ring sends 2 x 3/4 of the buffer over every link, so the slow one decides: 6 buffers over 25 MB/s. The synthesised
+// program sends the buffer over it once each way, 4 such times, and a little for parts that do not overlap.
+TEST(CollectiveBench, ASynthesisedProgramBeatsTheRingWhereOneLinkIsSlow) {
+  if (!can_read_msccl_xml()) GTEST_SKIP() << "this build has no pugixml";
+  const ScratchFolder folder("bench_file");
+  const std::string cluster = folder.write("slow.json", kSlowRank), file = folder.file("trees.xml");
+  const CliResult made = weft_cli("collective synthesize --collective all_reduce --parts 8 --in-place --topology " +
+                                  cluster + " --out " + file);
+  ASSERT_EQ(made.code, kOk) << made.err;
+  EXPECT_TRUE(contains(made.out, "sums are made at ranks 0-2 only")) << made.out;
+  const CliResult run = weft_cli("collective bench " + file + " --cluster " + cluster +
+                                 " --size 1MiB --algorithm ring --repeat 1 --in-place --json");
+  ASSERT_EQ(run.code, kOk) << run.err;
+  const auto rows = nlohmann::json::parse(run.out)["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["algorithm"], "ring");
+  EXPECT_EQ(rows[1]["algorithm"], "trees");
+  const double buffer = (1 << 20) / 25e6;
+  EXPECT_NEAR(rows[0]["link_time_s"].get<double>(), 6 * buffer, 0.05 * buffer);
+  EXPECT_GE(rows[1]["link_time_s"].get<double>(), 4 * buffer);
+  EXPECT_LE(rows[1]["link_time_s"].get<double>(), 5 * buffer) << rows[1];
+}
+
+TEST(CollectiveBench, RefusesProgramsForOtherRanksAndWrongOnes) {
+  if (!can_read_msccl_xml()) GTEST_SKIP() << "this build has no pugixml";
+  const ScratchFolder folder("bench_refused");
+  const std::string file = folder.file("gather.xml");
+  ASSERT_EQ(weft_cli("collective synthesize --topology local:3 --out " + file).code, kOk);
+  const CliResult other = weft_cli("collective bench " + file + " --ranks 2 --size 4KiB");
+  EXPECT_EQ(other.code, kBadInput);
+  EXPECT_TRUE(contains(other.err, "the program is for 3 ranks; there are 2")) << other.err;
+  const CliResult run = weft_cli("collective bench " + file + " --ranks 3 --size 4KiB,12 --repeat 1 --json");
+  ASSERT_EQ(run.code, kOk) << run.err;
+  EXPECT_EQ(nlohmann::json::parse(run.out)["rows"].size(), 4U);
+  // One message less: what rank 0 sends first arrives nowhere.
+  std::string text = read_text_file(file);
+  const auto step = text.find("<step");
+  text.erase(step, text.find('\n', step) - step);
+  const CliResult wrong = weft_cli("collective bench " + folder.write("wrong.xml", text) + " --ranks 3 --size 4KiB");
+  EXPECT_EQ(wrong.code, kBadInput) << wrong.out;
+}
+
+// Files by msccl-tools compute what they say.
+TEST(CollectiveBench, RunsTheSharedFiles) {
+  const auto files = std::filesystem::path(WEFT_SOURCE_DIR) / "../shared/data/msccl_xml";
+  if (!can_read_msccl_xml() || !std::filesystem::exists(files)) GTEST_SKIP() << "needs ../shared/data and pugixml";
+  for (const auto& [name, ranks] : {std::pair{"allgather_recdoubling_8", 8}, std::pair{"allgather_ring_4gpu", 4},
+                                    std::pair{"allreduce_ring_4gpu", 4}, std::pair{"alltoall_allpairs_4", 4},
+                                    std::pair{"hierarchical_allreduce_2x4", 8}}) {
+    const std::string file = (files / name).string() + ".xml";
+    const CliResult run =
+        weft_cli(fmt::format("collective bench {} --ranks {} --size 64KiB --repeat 1 --json", file, ranks));
+    EXPECT_EQ(run.code, kOk) << name << ": " << run.err;
+  }
 }
 
 }  // namespace

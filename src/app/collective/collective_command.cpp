@@ -9,6 +9,8 @@ constexpr Command kSubcommands[] = {
      run_collective_list_command},
     {"verify", "MSCCL XML -> does the program compute its collective?, with the reason when not",
      run_collective_verify_command},
+    {"synthesize", "a machine's links -> a program along spanning trees at the rate of its slowest cut, with the proof",
+     run_collective_synthesize_command},
     {"bench", "checked, then timed: as threads with emulated links, as processes, or under mpirun",
      run_collective_bench_command},
 };
@@ -16,7 +18,7 @@ constexpr Command kSubcommands[] = {
 void print_usage(std::ostream& out) {
   out << "Collectives as programs: send, receive, reduce and copy instructions of every rank.\n\n"
       << "  weft collective SUBCOMMAND [flags]        weft collective SUBCOMMAND --help for its flags\n\n";
-  print_commands(kSubcommands, 10, out);
+  print_commands(kSubcommands, 12, out);
   out << "\nExample:\n  weft collective list --ranks 8 --collective all_reduce\n";
 }
 

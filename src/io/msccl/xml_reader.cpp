@@ -104,6 +104,15 @@ std::vector<XmlElement> XmlElement::children(std::string_view tag) const {
   return result;
 }
 
+std::vector<XmlElement> XmlElement::all_children() const {
+  std::vector<XmlElement> result;
+  for (const pugi::xml_node child : node_.children()) {
+    if (child.type() != pugi::node_element) continue;
+    result.emplace_back(*file_, child, fmt::format("{}, {} number {}", what_, shown(child.name()), result.size() + 1));
+  }
+  return result;
+}
+
 void XmlElement::reject(const char* attribute, const std::string& wanted) const {
   complain(fmt::format("attribute '{}': value '{}' is not {}", attribute, shown(node_.attribute(attribute).value()),
                        wanted));

@@ -45,6 +45,8 @@ class XmlElement {
   std::size_t one_of(const char* attribute, std::span<const std::string> names) const;
   // The children, all of which must be such elements; comments are skipped.
   std::vector<XmlElement> children(std::string_view tag) const;
+  // The children, whatever they are, named by their tag and number; comments and text are skipped.
+  std::vector<XmlElement> all_children() const;
 
   // "FILE:LINE: WHAT: attribute 'A': value V is not WANTED".
   [[noreturn]] void reject(const char* attribute, const std::string& wanted) const;

@@ -8,6 +8,7 @@
 #include "calibrate/links/bench_ranks.hpp"
 #include "calibrate/links/handoff_probe.hpp"
 #include "calibrate/links/stream_probe.hpp"
+#include "collective/lowered.hpp"
 #include "comm/naive_collective.hpp"
 
 namespace weft {
@@ -92,19 +93,15 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
   return choices;
 }
 
-Candidate candidate_of(Communicator& communicator, const BenchOptions& options, Bytes size,
-                       const ProgramChoice& choice) {
-  const auto program = std::make_shared<const Program>(make_program(choice.request));
+// The times by the links' clock are kept where links are emulated.
+Candidate prepared_candidate(Communicator& communicator, const BenchOptions& options, BenchRow row,
+                             std::shared_ptr<const Program> program) {
   Candidate candidate;
-  candidate.row = {choice.request.kind,  size, std::string(name_of(choice.request.algorithm)),
-                   choice.request.parts, {},   std::nullopt,
-                   choice.time,          0};
-  candidate.row.program = choice.request;
   candidate.in_place = program->in_place;
   candidate.spec = program->spec;
   PreparedCall call{program,
                     program->spec,
-                    even_sizes(program->spec, rounded_elements(options, size)),
+                    even_sizes(program->spec, rounded_elements(options, row.size)),
                     options.type,
                     options.op,
                     all_ranks(communicator.size()),
@@ -114,8 +111,30 @@ Candidate candidate_of(Communicator& communicator, const BenchOptions& options, 
     candidate.network = std::make_shared<NetworkTimes>();
     call.on_done = [times = candidate.network](auto began, auto ended) { times->add(began, ended); };
   }
+  candidate.row = std::move(row);
   candidate.prepared = &communicator.prepare(std::move(call));
   return candidate;
+}
+
+Candidate candidate_of(Communicator& communicator, const BenchOptions& options, Bytes size,
+                       const ProgramChoice& choice) {
+  BenchRow row{choice.request.kind,  size, std::string(name_of(choice.request.algorithm)),
+               choice.request.parts, {},   std::nullopt,
+               choice.time,          0};
+  row.program = choice.request;
+  return prepared_candidate(communicator, options, std::move(row),
+                            std::make_shared<const Program>(make_program(choice.request)));
+}
+
+// What the links of the cluster take for a program; between processes they are not known one by one.
+std::optional<Nanos> time_on_links(const Program& program, const BenchOptions& options, Bytes size) {
+  if (options.cluster == nullptr) return std::nullopt;
+  ProgramTimeOptions time;
+  time.slowdown = options.slowdown;
+  time.own_work = true;
+  const auto lowered = lower(program, run_symbolically(program),
+                             even_sizes(program.spec, rounded_elements(options, size)), size_of(options.type));
+  return program_time(lowered, *options.cluster, members_up_to(program.spec.ranks), time);
 }
 
 // The library's own call on the same data, cut into as few pieces as it has.
@@ -211,6 +230,11 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   }
   for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), probe != nullptr)) {
     candidates.push_back(candidate_of(communicator, options, size, choice));
+  }
+  for (const auto& [name, program] : options.programs) {
+    if (program->spec.kind != kind) continue;
+    BenchRow row{kind, size, name, 1, {}, std::nullopt, time_on_links(*program, options, size), 0};
+    candidates.push_back(prepared_candidate(communicator, options, std::move(row), program));
   }
   if (candidates.empty()) return;
   Buffers buffers;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,11 +14,18 @@
 
 namespace weft {
 
+// A program that is not one of the generators', say from a file.
+struct BenchProgram {
+  std::string name;
+  std::shared_ptr<const Program> program;  // proven, for as many ranks as there are
+};
+
 struct BenchOptions {
   std::vector<Collective> kinds = {Collective::all_reduce};
   std::vector<Bytes> sizes = {Bytes{64 << 10}, Bytes{1 << 20}, Bytes{16 << 20}};
-  std::vector<Algorithm> algorithms;  // empty: the one that the cost model chooses
-  std::int64_t parts = 0;             // 0: the cost model chooses
+  std::vector<Algorithm> algorithms;     // empty: the one that the cost model chooses
+  std::int64_t parts = 0;                // 0: the cost model chooses
+  std::vector<BenchProgram> programs{};  // run beside these for their collectives
   ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   bool in_place = false;
@@ -30,7 +38,7 @@ struct BenchOptions {
 struct BenchRow {
   Collective kind = Collective::all_reduce;
   Bytes size;
-  std::string name;  // "ring", "native"
+  std::string name;  // "ring", "native", the name of a file
   std::int64_t parts = 1;
   Nanos time;                      // of this machine: median over the repeats of the slowest rank
   std::optional<Nanos> link_time;  // with emulated links: the same by the links' clock

@@ -1,0 +1,39 @@
+// Programs for all_gather, reduce_scatter and all_reduce that are made for a topology: pieces travel along spanning
+// trees that use every link as much as the slowest cut allows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cluster/topology.hpp"
+#include "collective/program.hpp"
+#include "collective/synthesis/tree_packing.hpp"
+
+namespace weft {
+
+struct SynthesisRequest {
+  Collective kind = Collective::all_gather;  // or reduce_scatter, all_reduce
+  bool in_place = false;
+  // Every message of a tree is cut into so many that follow each other, so that deep trees keep all links busy.
+  std::int64_t parts = 1;
+  std::int64_t max_pieces = 64;  // of a rank; more come nearer to the optimum where bandwidths are odd
+  friend bool operator==(const SynthesisRequest&, const SynthesisRequest&) = default;
+};
+
+struct Synthesis {
+  Program program;
+  // The trees of an all_gather (from their roots) and of a reduce_scatter (towards their roots, in the turned
+  // topology).
+  std::optional<TreePacking> gather, scatter;
+  // For a buffer of one byte, with so many parts that all links are busy at once.
+  double seconds = 0;
+  double least_seconds = 0;  // what no program beats without switches that reduce or multicast
+  std::vector<std::int64_t>
+      roots;  // ranks where pieces are added up; all of them unless an all_reduce leaves slow ones out
+};
+
+// Throws Error for other collectives, for numbers out of range, and where pack_trees does.
+Synthesis synthesize(const Topology& topology, const SynthesisRequest& request);
+
+}  // namespace weft

@@ -1,0 +1,10 @@
+#include "base/error.hpp"
+#include "io/topology/nccl_topology.hpp"
+
+namespace weft {
+
+Topology read_nccl_topology(const std::string&, const std::string& file_name, std::optional<Bandwidth>) {
+  fail("{}: this build cannot read XML; install pugixml (Debian: libpugixml-dev) and build again", file_name);
+}
+
+}  // namespace weft

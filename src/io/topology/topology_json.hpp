@@ -1,0 +1,16 @@
+// Topologies as JSON (docs/topology-format.md).
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cluster/topology.hpp"
+
+namespace weft {
+
+// Throws Error with the file, the key, the value and what was allowed.
+Topology topology_from_json(const nlohmann::json& value, const std::string& file_name);
+// Reading what this writes gives the same topology.
+std::string write_topology_json(const Topology& topology);
+
+}  // namespace weft
