@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""The plans of weft.torch: steps played by hand, every order tried by brute force, and cuts that lose nothing.
+
+Exit code 77 where this Python has no PyTorch.
+"""
+
+import copy
+import importlib.util
+import itertools
+import json
+import random
+import sys
+import unittest
+from pathlib import Path
+
+if not importlib.util.find_spec("torch"):
+    print(f"skipped: {sys.executable} has no PyTorch (Debian: python3-torch)")
+    sys.exit(77)
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+from weft.torch.errors import PlanMismatch  # noqa: E402
+from weft.torch.plan import Parameter, Piece, Profile, make_plan, play, read_plan, units_of  # noqa: E402
+
+MIB = 1 << 20
+
+
+def chain(layers, elements, wire_per_byte, latency=0.0):
+    """Layers whose forward and backward take a second each."""
+    parameters = [Parameter(f"{i}.weight", elements, 4, "float32", float(i), float(2 * layers - i)) for i in range(layers)]
+    return Profile(parameters, 2.0 * layers, 0.0, latency, wire_per_byte)
+
+
+def whole(profile):
+    return [(Piece(i, 0, parameter.elements),) for i, parameter in enumerate(profile.parameters)]
+
+
+class Playing(unittest.TestCase):
+    def test_nothing_waits_on_a_wire_that_is_fast_enough(self):
+        # Each transfer takes half a second. The first layer's is over half a second after backward, in the next forward.
+        self.assertAlmostEqual(play(chain(4, 1000, 0.5 / 4000), whole(chain(4, 1000, 0))).step, 8.5)
+
+    def test_whole_gradients_by_hand(self):
+        # Two layers, 3 s on the wire each. Backward ends at 4 s; the second layer's gradient is there at 3 s and travels
+        # until 6, the first one's until 9: the next forward begins 5 s late, and the step takes 4 + 5 s.
+        profile = chain(2, 1000, 3 / 4000)
+        played = play(profile, whole(profile))
+        self.assertEqual(played.order, [1, 0])
+        self.assertAlmostEqual(played.step, 9.0)
+
+    def test_parts_let_the_urgent_gradient_pass(self):
+        # The second layer in three parts: one travels from 3 to 4 s, then the first layer until 7, then the rest until 9.
+        # The first forward begins 3 s late, the second waits until 9 s instead of 4 + 3 + 1 s: 4 s late in all.
+        profile = chain(2, 3000, 3 / 12000)
+        units = [(Piece(1, i * 1000, (i + 1) * 1000),) for i in range(3)] + [(Piece(0, 0, 3000),)]
+        played = play(profile, units)
+        self.assertEqual(played.order, [0, 3, 1, 2])
+        self.assertAlmostEqual(played.step, 8.0)
+
+    def test_no_step_is_shorter_than_its_compute_or_its_transfers(self):
+        generator = random.Random(5)
+        for _ in range(200):
+            profile = chain(generator.randint(1, 6), generator.randint(1, 5000), generator.uniform(0, 1e-3), generator.uniform(0, 0.1))
+            units = units_of(profile, generator.choice((256, 1024, MIB)))
+            transfers = sum(profile.transfer(sum(piece.end - piece.begin for piece in unit) * 4) for unit in units)
+            step = play(profile, units, steps=12).step
+            self.assertGreaterEqual(step, max(profile.compute, transfers) - 1e-9)
+
+    def test_orders_by_urgency_are_near_the_best_of_all_orders(self):
+        # Units are not interrupted, so an urgent one may come while another travels: with these large ones, 12 % at most.
+        generator = random.Random(6)
+        for _ in range(12):
+            profile = chain(generator.randint(2, 3), 1000, generator.uniform(0, 2e-3))
+            units = [unit for i in range(len(profile.parameters)) for unit in ((Piece(i, 0, 500),), (Piece(i, 500, 1000),))]
+            best = min(play(profile, units, order).step for order in itertools.permutations(range(len(units))))
+            self.assertLessEqual(play(profile, units).step, 1.15 * best)
+
+    def test_a_given_order_is_kept(self):
+        profile = chain(3, 10, 1e-3)
+        self.assertEqual(play(profile, whole(profile), [0, 2, 1]).order, [0, 2, 1])
+
+
+class Plans(unittest.TestCase):
+    def test_files_say_what_the_plan_says(self):
+        plan = make_plan(chain(5, 700_001, 2e-8, 1e-4), 2)
+        self.assertEqual(read_plan(plan.to_json()), plan)
+
+    def test_plans_are_no_slower_than_ready_order(self):
+        for wire in (1e-9, 1e-8, 1e-7, 1e-6):
+            profile = chain(6, 300_000, wire, 1e-3)
+            self.assertLessEqual(make_plan(profile, 2).predicted_step, make_plan(profile, 2, across_steps=False).predicted_step + 1e-9)
+
+    def test_every_element_travels_once(self):
+        generator = random.Random(7)
+        for _ in range(100):
+            count = generator.randint(1, 12)
+            parameters = [Parameter(str(i), generator.choice((1, 3, 1000, 200_001)), 4, generator.choice(("float32", "float16")),
+                                    generator.random(), 1 + generator.random()) for i in range(count)]
+            profile = Profile(parameters, 3.0, 0.0, 1e-4, 1e-8)
+            read_plan(make_plan(profile, 2).to_json())  # which checks it
+
+    def test_lost_and_doubled_pieces_are_refused(self):
+        text = make_plan(chain(2, 1000, 1e-6), 2).to_json()
+        data = json.loads(text)
+        for change in (lambda units: units.pop(), lambda units: units.append(units[0]), lambda units: units[0][0].__setitem__(2, 999),
+                       lambda units: units[0][0].__setitem__(0, 9), lambda units: units.append([])):
+            changed = copy.deepcopy(data)
+            change(changed["units"])
+            with self.assertRaises(PlanMismatch):
+                read_plan(json.dumps(changed))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""weft.torch: jobs of two ranks train what DistributedDataParallel trains, and whatever goes wrong has a name on every rank.
+
+    pytorch_test.py PART       PART: training or faults
+
+Run it with a Python that has PyTorch. Exit code 77 where there is none, or no library (weft_embed) in the build folder.
+"""
+
+import importlib.util
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+TIME_LIMIT = 240
+
+# What each rank raises, or is told that another has raised; None: nothing. Rank 1 is to blame.
+FAULTS = {
+    "dies": ("JobFailed: ", None),
+    "leaves": ("JobFailed: ", None),
+    "raises": ("JobFailed: ", "ValueError: bad data"),
+    "other model": ("ModelsDiffer: rank 1 has another model", "ModelsDiffer: rank 1 has another model than rank 0: 2.weight (9, 16)"),
+    "module changes": ("JobFailed: ", "ModuleChanged: 2.weight is a parameter that was not there before"),
+    "freezes": ("JobFailed: ", "ModuleChanged: 0.weight is not trained any more"),
+    "more passes": ("StepChanged: ", "StepChanged: "),
+    "clips late": ("StepChanged: the gradient of 0.weight was changed", "StepChanged: the gradient of 0.weight was changed"),
+    "forgets a step": ("JobFailed: ", "StepChanged: "),
+    "lbfgs": ("NotSupported: LBFGS", "NotSupported: LBFGS"),
+    "plan of another model": ("PlanMismatch: ", "PlanMismatch: "),
+    "broken plan": ("PlanMismatch: ", "PlanMismatch: "),
+}
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(command, variables):
+    return subprocess.Popen([sys.executable, "-B", *map(str, command)], env={**os.environ, **variables}, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def ends(processes):
+    """(exit code, output) of each, all of which must end in time."""
+    try:
+        return [(process.wait(), output) for process in processes for output in [process.communicate(timeout=TIME_LIMIT)[0]]]
+    except subprocess.TimeoutExpired:
+        print(f"FAILED: a rank does not end within {TIME_LIMIT} s")
+        sys.exit(1)
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def training():
+    """As torchrun sets the variables."""
+    failures = 0
+    for ranks in (2, 3):
+        variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+        cases = ["--only-first"] if ranks == 3 else []
+        for rank, (code, output) in enumerate(ends([start([FOLDER / "pytorch_job.py", *cases], {**variables, "RANK": str(rank)})
+                                                    for rank in range(ranks)])):
+            if rank == 0 or code:
+                print(f"{ranks} ranks, rank {rank}:\n{output}")
+            failures += code != 0
+    return failures
+
+
+def faults():
+    failures = 0
+    for fault, expected in FAULTS.items():
+        variables = {"WEFT_RANKS": "2", "WEFT_ROOT_ADDRESS": f"127.0.0.1:{free_port()}", "WEFT_JOB_SECRET": secrets.token_hex(32)}
+        with tempfile.TemporaryDirectory() as folder:
+            found = ends([start([FOLDER / "pytorch_fault_job.py", fault, folder], {**variables, "WEFT_RANK": str(rank)})
+                          for rank in range(2)])
+        for rank, ((_, output), words) in enumerate(zip(found, expected)):
+            said = next((line for line in output.splitlines() if line.startswith("raised")), "")
+            good = words in said if words else not said
+            failures += not good
+            print(f"{'as expected' if good else 'FAILED'}: {fault}: rank {rank}: {said}{'' if good else output}")
+    return failures
+
+
+def main():
+    if not importlib.util.find_spec("torch"):
+        skip(f"{sys.executable} has no PyTorch (Debian: python3-torch)")
+    sys.path.insert(0, str(FOLDER.parent / "python"))
+    from weft.torch import LaunchError, library
+    try:
+        library.find()
+    except LaunchError as error:
+        skip(error)
+    sys.exit(1 if {"training": training, "faults": faults}[sys.argv[1]]() else 0)
+
+
+if __name__ == "__main__":
+    main()
