@@ -78,7 +78,7 @@ class Engine:
                               f"{self.plan.passes} of a measured step (use `with model.no_sync():` for all but the last)")
         parameter = slot.parameter
         if parameter.grad is None and not self.wire.tells_use:
-            raise StepChanged(f"{slot.name} got no gradient in this step, but did in the measured ones")
+            raise StepChanged(f"{slot.name} got no gradient in this step; on GPUs every step must use every parameter")
         used = parameter.grad is not None or (slot.keeps_zeros and slot.was_used)
         if parameter.grad is None:
             slot.gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
@@ -96,9 +96,10 @@ class Engine:
         self._start_ready_units()
 
     def _start_ready_units(self) -> None:
+        """.data has a version of its own: what travels is no change by the user."""
         while self._next < len(self.units) and not self.units[self._next].missing:
             unit = self.units[self._next]
-            tensors = [self.slots[piece.parameter].gradient.detach().view(-1)[piece.begin:piece.end] for piece in unit.pieces]
+            tensors = [self.slots[piece.parameter].gradient.data.view(-1)[piece.begin:piece.end] for piece in unit.pieces]
             if unit.flags is not None:
                 tensors.append(unit.flags)
             self.wire.start(self._next, tensors)

@@ -30,10 +30,10 @@ def _number(name):
 def rank_and_size():
     """(rank, ranks, by whom); (0, 1, None) for a job of one process."""
     import torch.distributed as dist
-    if os.environ.get("WEFT_RANK"):
-        return _number("WEFT_RANK"), _number("WEFT_RANKS"), "weft"
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size(), "process group"
+    if os.environ.get("WEFT_RANK"):
+        return _number("WEFT_RANK"), _number("WEFT_RANKS"), "weft"
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         return _number("RANK"), _number("WORLD_SIZE"), "torchrun"
     if "OMPI_COMM_WORLD_RANK" in os.environ:
@@ -72,7 +72,8 @@ def _tell_root(rank, ranks):
         root, secret = store.get(key).decode().split()
         return Launch(rank, ranks, root, secret)
     listener = socket.create_server(("0.0.0.0", 0), backlog=ranks)
-    host = os.environ.get("MASTER_ADDR") or socket.gethostbyname(socket.gethostname())
+    host = os.environ.get("MASTER_ADDR") or os.environ.get("WEFT_ROOT_ADDRESS", "").rpartition(":")[0]
+    host = host or socket.gethostbyname(socket.gethostname())
     root = f"{host}:{listener.getsockname()[1]}"
     secret = secrets.token_hex(32)
     store.set(key, f"{root} {secret}")
