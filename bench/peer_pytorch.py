@@ -99,7 +99,7 @@ def measure(options, bucket, steps, rows):
     times, loss = trainer.timed(options.warm + MEASURED_STEPS, steps)
     rows.setdefault("weft" if bucket is None else f"ddp {bucket:g}", []).extend(times)
     facts = {} if trainer.keeps_gradients else {"report": trainer.optimizer.weft.report(), "plan": trainer.optimizer.weft.plan.profile,
-                                                "units": len(trainer.optimizer.weft.plan.units)}
+                                                "transfers": len(trainer.optimizer.weft.plan.transfers)}
     trainer.close()
     return {"loss": loss, "parameters": trainer.parameters, **facts}
 

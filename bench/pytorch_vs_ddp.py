@@ -54,7 +54,7 @@ def show(report):
     print("DDP by bucket: " + ", ".join(f"{name[4:]} MiB {1e3 * step:.0f} ms" for name, step in report["ddp_by_bucket_s"].items()))
     ours = report["facts"]["weft"]
     lines = [[f"PyTorch DDP, {report['best_bucket_mib']:g} MiB", f"{1e3 * report['ddp_s']:.1f}", "-", "1.000"],
-             [f"weft.torch, {ours['units']} units", f"{1e3 * report['weft_s']:.1f}", f"{1e3 * ours['report']['predicted_step_s']:.1f}",
+             [f"weft.torch, {ours['transfers']} transfers", f"{1e3 * report['weft_s']:.1f}", f"{1e3 * ours['report']['predicted_step_s']:.1f}",
               f"{report['over_ddp']:.3f}"]]
     kit.print_table(["who", "median ms", "predicted ms", "x DDP"], lines)
 

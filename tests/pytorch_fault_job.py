@@ -47,7 +47,7 @@ def train(fault, folder):
     if fault in ("plan of another model", "broken plan"):
         plan = Path(folder) / f"plan{RANK}.json"
         plan.write_text('{"format": "weft-pytorch-plan", "version": 1, "ranks": 2, "across_steps": true, "passes": 1, '
-                        '"predicted_step_s": 0, "profile": {}, "parameters": [], "units": []}'
+                        '"predicted_step_s": 0, "profile": {}, "parameters": [], "transfers": []}'
                         if fault == "plan of another model" else "{")
     model, optimizer = weft.overlap(model, torch.optim.SGD(model.parameters(), lr=0.1), plan=plan, timeout=5)
     for step in range(STEPS):

@@ -18,7 +18,7 @@ if not importlib.util.find_spec("torch"):
     sys.exit(77)
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 from weft.torch.errors import PlanMismatch  # noqa: E402
-from weft.torch.plan import Parameter, Piece, Profile, make_plan, play, read_plan, units_of  # noqa: E402
+from weft.torch.plan import Parameter, Part, Profile, make_plan, play, read_plan, transfers_of  # noqa: E402
 
 MIB = 1 << 20
 
@@ -30,7 +30,7 @@ def chain(layers, elements, wire_per_byte, latency=0.0):
 
 
 def whole(profile):
-    return [(Piece(i, 0, parameter.elements),) for i, parameter in enumerate(profile.parameters)]
+    return [(Part(i, 0, parameter.elements),) for i, parameter in enumerate(profile.parameters)]
 
 
 class Playing(unittest.TestCase):
@@ -50,8 +50,8 @@ class Playing(unittest.TestCase):
         # The second layer in three parts: one travels from 3 to 4 s, then the first layer until 7, then the rest until 9.
         # The first forward begins 3 s late, the second waits until 9 s instead of 4 + 3 + 1 s: 4 s late in all.
         profile = chain(2, 3000, 3 / 12000)
-        units = [(Piece(1, i * 1000, (i + 1) * 1000),) for i in range(3)] + [(Piece(0, 0, 3000),)]
-        played = play(profile, units)
+        transfers = [(Part(1, i * 1000, (i + 1) * 1000),) for i in range(3)] + [(Part(0, 0, 3000),)]
+        played = play(profile, transfers)
         self.assertEqual(played.order, [0, 3, 1, 2])
         self.assertAlmostEqual(played.step, 8.0)
 
@@ -59,19 +59,19 @@ class Playing(unittest.TestCase):
         generator = random.Random(5)
         for _ in range(200):
             profile = chain(generator.randint(1, 6), generator.randint(1, 5000), generator.uniform(0, 1e-3), generator.uniform(0, 0.1))
-            units = units_of(profile, generator.choice((256, 1024, MIB)))
-            transfers = sum(profile.transfer(sum(piece.end - piece.begin for piece in unit) * 4) for unit in units)
-            step = play(profile, units, steps=12).step
-            self.assertGreaterEqual(step, max(profile.compute, transfers) - 1e-9)
+            transfers = transfers_of(profile, generator.choice((256, 1024, MIB)))
+            on_wire = sum(profile.seconds_on_wire(sum(part.end - part.begin for part in transfer) * 4) for transfer in transfers)
+            step = play(profile, transfers, steps=12).step
+            self.assertGreaterEqual(step, max(profile.compute, on_wire) - 1e-9)
 
     def test_orders_by_urgency_are_near_the_best_of_all_orders(self):
-        # Units are not interrupted, so an urgent one may come while another travels: with these large ones, 12 % at most.
+        # Transfers are not interrupted, so an urgent one may come while another travels: with these large ones, 12 % at most.
         generator = random.Random(6)
         for _ in range(12):
             profile = chain(generator.randint(2, 3), 1000, generator.uniform(0, 2e-3))
-            units = [unit for i in range(len(profile.parameters)) for unit in ((Piece(i, 0, 500),), (Piece(i, 500, 1000),))]
-            best = min(play(profile, units, order).step for order in itertools.permutations(range(len(units))))
-            self.assertLessEqual(play(profile, units).step, 1.15 * best)
+            transfers = [transfer for i in range(len(profile.parameters)) for transfer in ((Part(i, 0, 500),), (Part(i, 500, 1000),))]
+            best = min(play(profile, transfers, order).step for order in itertools.permutations(range(len(transfers))))
+            self.assertLessEqual(play(profile, transfers).step, 1.15 * best)
 
     def test_a_given_order_is_kept(self):
         profile = chain(3, 10, 1e-3)
@@ -100,10 +100,10 @@ class Plans(unittest.TestCase):
     def test_lost_and_doubled_pieces_are_refused(self):
         text = make_plan(chain(2, 1000, 1e-6), 2).to_json()
         data = json.loads(text)
-        for change in (lambda units: units.pop(), lambda units: units.append(units[0]), lambda units: units[0][0].__setitem__(2, 999),
-                       lambda units: units[0][0].__setitem__(0, 9), lambda units: units.append([])):
+        for change in (lambda transfers: transfers.pop(), lambda transfers: transfers.append(transfers[0]), lambda transfers: transfers[0][0].__setitem__(2, 999),
+                       lambda transfers: transfers[0][0].__setitem__(0, 9), lambda transfers: transfers.append([])):
             changed = copy.deepcopy(data)
-            change(changed["units"])
+            change(changed["transfers"])
             with self.assertRaises(PlanMismatch):
                 read_plan(json.dumps(changed))
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """weft.torch: jobs of two ranks train what DistributedDataParallel trains, and whatever goes wrong has a name on every rank.
 
-    pytorch_test.py PART       PART: training or faults
+    pytorch_test.py PART       PART: training, faults or examples
 
 Run it with a Python that has PyTorch. Exit code 77 where there is none, or no library (weft_embed) in the build folder.
 """
 
 import importlib.util
+import math
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -92,6 +94,30 @@ def faults():
     return failures
 
 
+def losses_of(words):
+    """What an example says of its losses, by torchrun on two ranks."""
+    # Debian's torchrun 1.13 needs -r and -t under Python 3.11.
+    (code, output), = ends([start(["-m", "torch.distributed.run", "-r", 1, "-t", 1, "--master_port", free_port(),
+                                   "--nproc_per_node", 2, *words], {"PYTHONPATH": str(FOLDER.parent / "python")})])
+    print(output)
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", output)] if code == 0 else []
+
+
+def examples():
+    """Both learn, and a plan from a file trains what its own measured steps train."""
+    folder = FOLDER.parent / "python" / "examples"
+    pictures = losses_of([folder / "cnn.py", "--steps", 41, "--batch", 16])
+    with tempfile.TemporaryDirectory() as place:
+        text = [folder / "gpt.py", "--text", FOLDER.parent / "README.md", "--steps", 21, "--batch", 2]
+        measured = losses_of([*text, "--save-plan", f"{place}/plan.json"])
+        planned = losses_of([*text, "--plan", f"{place}/plan.json"])
+    # By chance, one of three kinds: a loss of ln 3.
+    learned = len(pictures) == 3 and pictures[-1] < 0.5 * math.log(3)
+    same = len(measured) == 2 and measured == planned
+    print(f"cnn.py {'learns' if learned else 'FAILED'}, gpt.py with its own plan: {'the same losses' if same else 'FAILED'}")
+    return (not learned) + (not same)
+
+
 def main():
     if not importlib.util.find_spec("torch"):
         skip(f"{sys.executable} has no PyTorch (Debian: python3-torch)")
@@ -101,7 +127,7 @@ def main():
         library.find()
     except LaunchError as error:
         skip(error)
-    sys.exit(1 if {"training": training, "faults": faults}[sys.argv[1]]() else 0)
+    sys.exit(1 if {"training": training, "faults": faults, "examples": examples}[sys.argv[1]]() else 0)
 
 
 if __name__ == "__main__":

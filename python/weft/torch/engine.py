@@ -20,21 +20,21 @@ class Slot:
 
     def __init__(self, index: int, name: str, parameter: torch.nn.Parameter):
         self.index, self.name, self.parameter = index, name, parameter
-        self.units: List[int] = []
+        self.transfers: List[int] = []
         self.flag: Optional[torch.Tensor] = None  # after averaging: above zero where any rank used it
         self.gradient: Optional[torch.Tensor] = None  # what travels; kept from the user's zero_grad
         self.version = 0     # of the gradient when it left
-        self.left = 0        # units that have not landed
+        self.left = 0        # transfers that have not landed
         self.sent = False    # in this step
         self.pending = False
         self.was_used = False    # an update has used a gradient of it
         self.keeps_zeros = False  # zero_grad leaves zeros, so unused steps update it too, as without Weft
 
 
-class _UnitState:
-    def __init__(self, pieces):
-        self.pieces = pieces
-        self.parameters = {piece.parameter for piece in pieces}
+class _TransferState:
+    def __init__(self, parts):
+        self.parts = parts
+        self.parameters = {part.parameter for part in parts}
         self.missing = len(self.parameters)
         self.flags: Optional[torch.Tensor] = None
 
@@ -44,24 +44,24 @@ class Engine:
 
     def __init__(self, plan: Plan, slots: List[Slot], wire, update: DeferredUpdate):
         self.plan, self.slots, self.wire, self.update = plan, slots, wire, update
-        self.units = [_UnitState(unit) for unit in plan.units]
+        self.transfers = [_TransferState(transfer) for transfer in plan.transfers]
         self.waited = 0.0  # seconds of this step that forward waited for parameters
-        self._next, self._landed, self._sending = 0, 0, False  # units: to start next, landed; a step's gradients leave
+        self._next, self._landed, self._sending = 0, 0, False  # transfers: to start next, landed; a step's gradients leave
         self._arrived: deque = deque()
         for slot in slots:
-            slot.units = [number for number, unit in enumerate(plan.units) if any(p.parameter == slot.index for p in unit)]
+            slot.transfers = [number for number, transfer in enumerate(plan.transfers) if any(p.parameter == slot.index for p in transfer)]
         self._make_flags()
-        wire.apply(plan, [0 if unit.flags is None else unit.flags.numel() for unit in self.units])
+        wire.apply(plan, [0 if transfer.flags is None else transfer.flags.numel() for transfer in self.transfers])
 
     def _make_flags(self) -> None:
-        """A parameter's last unit says whether it was used."""
+        """A parameter's last transfer says whether it was used."""
         last = {}
         for slot in self.slots:
-            if self.wire.tells_use and slot.units:
-                last.setdefault(slot.units[-1], []).append(slot)
+            if self.wire.tells_use and slot.transfers:
+                last.setdefault(slot.transfers[-1], []).append(slot)
         for number, slots in last.items():
             flags = torch.zeros(len(slots), dtype=slots[0].parameter.dtype)
-            self.units[number].flags = flags
+            self.transfers[number].flags = flags
             for i, slot in enumerate(slots):
                 slot.flag = flags[i:i + 1]
 
@@ -88,20 +88,20 @@ class Engine:
             slot.gradient = parameter.grad
         if slot.gradient.is_sparse or slot.gradient.dtype != parameter.dtype:
             raise NotSupported(f"{slot.name}: a gradient that is sparse or of another type than its parameter")
-        slot.version, slot.sent, slot.left = slot.gradient._version, True, len(slot.units)
+        slot.version, slot.sent, slot.left = slot.gradient._version, True, len(slot.transfers)
         if slot.flag is not None:
             slot.flag.fill_(1.0 if used else 0.0)
-        for number in slot.units:
-            self.units[number].missing -= 1
-        self._start_ready_units()
+        for number in slot.transfers:
+            self.transfers[number].missing -= 1
+        self._start_ready_transfers()
 
-    def _start_ready_units(self) -> None:
+    def _start_ready_transfers(self) -> None:
         """.data has a version of its own: what travels is no change by the user."""
-        while self._next < len(self.units) and not self.units[self._next].missing:
-            unit = self.units[self._next]
-            tensors = [self.slots[piece.parameter].gradient.data.view(-1)[piece.begin:piece.end] for piece in unit.pieces]
-            if unit.flags is not None:
-                tensors.append(unit.flags)
+        while self._next < len(self.transfers) and not self.transfers[self._next].missing:
+            transfer = self.transfers[self._next]
+            tensors = [self.slots[part.parameter].gradient.data.view(-1)[part.begin:part.end] for part in transfer.parts]
+            if transfer.flags is not None:
+                tensors.append(transfer.flags)
             self.wire.start(self._next, tensors)
             self._next += 1
 
@@ -118,7 +118,7 @@ class Engine:
             self._take_landed()
 
     def _take_landed(self) -> None:
-        for index in self.units[self._landed].parameters:
+        for index in self.transfers[self._landed].parameters:
             slot = self.slots[index]
             slot.left -= 1
             if not slot.left:
@@ -137,7 +137,7 @@ class Engine:
     def receive_all(self) -> None:
         """Ends a backward pass as DDP does: .grad is the average on every rank. Another pass may follow."""
         self.send_rest()
-        while self._landed < len(self.units):
+        while self._landed < len(self.transfers):
             self._wait_for_next()
         for slot in self.slots:
             slot.parameter.grad = slot.gradient if self._used(slot) else None
@@ -152,8 +152,8 @@ class Engine:
         self._sending = True
         self._next, self._landed = 0, 0
         self._arrived.clear()
-        for unit in self.units:
-            unit.missing = len(unit.parameters)
+        for transfer in self.transfers:
+            transfer.missing = len(transfer.parameters)
 
     # --- updates ---
 

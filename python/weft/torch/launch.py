@@ -64,20 +64,21 @@ _joined = 0  # how often this process has joined, so that a second job finds key
 
 
 def _tell_root(rank, ranks):
-    """Rank 0 listens at a port of its own and says so in the store, with a secret of 256 random bits."""
+    """Rank 0 listens at a port of its own and says so in the store, with a secret of 256 random bits unless all know one."""
     global _joined
     store, key = _store(rank, ranks), f"weft/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{_joined}"
     _joined += 1
+    known = os.environ.get("WEFT_JOB_SECRET", "")
     if rank != 0:
-        root, secret = store.get(key).decode().split()
-        return Launch(rank, ranks, root, secret)
+        root, *told = store.get(key).decode().split()
+        return Launch(rank, ranks, root, known or "".join(told))
     listener = socket.create_server(("0.0.0.0", 0), backlog=ranks)
     host = os.environ.get("MASTER_ADDR") or os.environ.get("WEFT_ROOT_ADDRESS", "").rpartition(":")[0]
     host = host or socket.gethostbyname(socket.gethostname())
     root = f"{host}:{listener.getsockname()[1]}"
     secret = secrets.token_hex(32)
-    store.set(key, f"{root} {secret}")
-    return Launch(rank, ranks, root, secret, listener.detach())
+    store.set(key, root if known else f"{root} {secret}")
+    return Launch(rank, ranks, root, known or secret, listener.detach())
 
 
 def launch() -> Launch:

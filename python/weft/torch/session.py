@@ -295,7 +295,7 @@ class Session:
         compute = self._clock.between(_BEGIN, _STEP_BEGIN)
         update = self._clock.between(_STEP_BEGIN, _STEP_END)
         latency = self.wire.latency()
-        transfer = max(0.0, self._wire_seconds - latency * len(self._engine.units))
+        transfer = max(0.0, self._wire_seconds - latency * len(self._engine.transfers))
         figures = self.wire.average([compute, update / size, latency, transfer / size, *(gate[0] for gate in gates), *readies])
         (compute, update, latency, transfer), times = figures[:4], figures[4:]
         count = len(self._slots)

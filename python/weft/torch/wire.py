@@ -1,5 +1,5 @@
-"""What carries units of gradients between the ranks: Weft's own collectives over TCP for tensors in a processor's memory,
-NCCL through torch.distributed for those of a GPU. Both average in place and run units in the order they are started."""
+"""What carries transfers of gradients between the ranks: Weft's own collectives over TCP for tensors in a processor's memory,
+NCCL through torch.distributed for those of a GPU. Both average in place and run transfers in the order they are started."""
 
 import ctypes
 import json
@@ -24,9 +24,9 @@ def type_name(dtype: torch.dtype) -> str:
 
 
 class HostWire:
-    """Units by Weft's communicator, whose thread works while Python computes."""
+    """Transfers by Weft's communicator, whose thread works while Python computes."""
 
-    tells_use = True  # a unit also says which of its parameters any rank used
+    tells_use = True  # a transfer also says which of its parameters any rank used
     host_waits = True
 
     def __init__(self, group: library.Group):
@@ -36,18 +36,18 @@ class HostWire:
         self._small = {}
 
     def apply(self, plan: Plan, flags: Sequence[int]) -> None:
-        """Prepares all units; flags[i] elements follow the pieces of unit i."""
+        """Prepares all transfers; flags[i] elements follow the parts of transfer i."""
         self._calls = []
-        for index, unit in enumerate(plan.units):
-            of = plan.parameters[unit[0].parameter]
-            elements = sum(piece.end - piece.begin for piece in unit) + flags[index]
+        for index, transfer in enumerate(plan.transfers):
+            of = plan.parameters[transfer[0].parameter]
+            elements = sum(part.end - part.begin for part in transfer) + flags[index]
             parts = max(1, min(8, elements * of.element_bytes // (_PIPELINED_BYTES * self.ranks)))
-            label = f"gradients of {of.name}" + (f" and {len(unit) - 1} more" if len(unit) > 1 else "")
+            label = f"gradients of {of.name}" + (f" and {len(transfer) - 1} more" if len(transfer) > 1 else "")
             self._calls.append(self._group.prepare(library.ALL_REDUCE, TYPES[TYPE_NAMES[of.element_type]], library.AVERAGE,
-                                                   elements, label, parts=parts, segments=len(unit) + 1))
+                                                   elements, label, parts=parts, segments=len(transfer) + 1))
 
     def start(self, index: int, tensors: Sequence[torch.Tensor]) -> None:
-        """The tensors are contiguous and must live until the unit has landed."""
+        """The tensors are contiguous and must live until the transfer has landed."""
         segments = (library.Segment * len(tensors))(
             *(library.Segment(tensor.data_ptr(), tensor.numel() * tensor.element_size()) for tensor in tensors))
         self._group.start(self._calls[index], segments)
@@ -114,7 +114,7 @@ class HostWire:
 
 
 class NcclWire:
-    """Units by NCCL, in a stream of high priority of their own. Waiting for one makes the GPU wait, not the host."""
+    """Transfers by NCCL, in a stream of high priority of their own. Waiting for one makes the GPU wait, not the host."""
 
     tells_use = False  # asking would stop the host
     host_waits = False
@@ -128,7 +128,7 @@ class NcclWire:
         self._works: List[Optional[list]] = []
 
     def apply(self, plan: Plan, flags: Sequence[int]) -> None:
-        self._works = [None] * len(plan.units)
+        self._works = [None] * len(plan.transfers)
 
     def start(self, index: int, tensors: Sequence[torch.Tensor]) -> None:
         average = self._dist.ReduceOp.AVG
