@@ -19,6 +19,7 @@ if not importlib.util.find_spec("torch"):
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 from weft.torch.errors import PlanMismatch  # noqa: E402
 from weft.torch.plan import Parameter, Part, Profile, make_plan, play, read_plan, transfers_of  # noqa: E402
+from weft.torch.timeline import predicted_steps, timeline_json  # noqa: E402
 
 MIB = 1 << 20
 
@@ -106,6 +107,34 @@ class Plans(unittest.TestCase):
             change(changed["transfers"])
             with self.assertRaises(PlanMismatch):
                 read_plan(json.dumps(changed))
+
+
+class Timelines(unittest.TestCase):
+    def setUp(self):
+        self.plan = make_plan(chain(4, 700_001, 3e-7, 1e-4), 2)
+        self.timeline = json.loads(timeline_json("predicted", self.plan, predicted_steps(self.plan), 0))
+
+    def spans_of(self, queue):
+        rows = [row for row in self.timeline["spans"] if self.timeline["operations"][row[0]]["queue"] == queue]
+        return sorted((row[4], row[5]) for row in rows)
+
+    def test_a_queue_does_one_thing_at_a_time(self):
+        for queue in (0, 1):
+            spans = self.spans_of(queue)
+            for (_, end), (begin, _) in zip(spans, spans[1:]):
+                self.assertLessEqual(end, begin + 1)  # rounded to nanoseconds
+
+    def test_steps_are_as_long_as_the_plan_predicts(self):
+        self.assertAlmostEqual(self.timeline["steady"]["period"] / 1e9, self.plan.predicted_step, 6)
+
+    def test_computation_is_all_there(self):
+        # Five steps of four layers, each a second forward and one backward; there are no updates.
+        self.assertAlmostEqual(sum(end - begin for begin, end in self.spans_of(0)) / 1e9, 5 * 8.0, 6)
+
+    def test_every_byte_is_there_in_every_step(self):
+        operations = [operation for operation in self.timeline["operations"] if operation["queue"] == 1]
+        self.assertEqual(sum(operation["bytes"] for operation in operations), 4 * 700_001 * 4)
+        self.assertEqual(len(self.spans_of(1)), 5 * len(operations))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Run it with a Python that has PyTorch. Exit code 77 where there is none, or no l
 """
 
 import importlib.util
+import json
 import math
 import os
 import re
@@ -103,6 +104,20 @@ def losses_of(words):
     return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", output)] if code == 0 else []
 
 
+def shows_timelines(folder):
+    """Whether `weft report` reads what was predicted and measured, with every transfer in every whole step."""
+    measured = json.loads((folder / "measured.json").read_text())
+    transfers = {i for i, operation in enumerate(measured["operations"]) if "traffic" in operation}
+    found = sum(row[0] in transfers for row in measured["spans"])
+    good = transfers and found >= 3 * len(transfers) and measured["steady"]["period"] > 0
+    if "WEFT_PROGRAM" in os.environ:
+        page = folder / "report.html"
+        done = subprocess.run([os.environ["WEFT_PROGRAM"], "report", *folder.glob("*.json"), "-o", page], check=False)
+        good = good and done.returncode == 0 and "gradients of" in page.read_text()
+    print(f"timelines: {len(transfers)} transfers, {found} of them measured: {'good' if good else 'FAILED'}")
+    return good
+
+
 def examples():
     """Both learn, and a plan from a file trains what its own measured steps train."""
     folder = FOLDER.parent / "python" / "examples"
@@ -110,12 +125,13 @@ def examples():
     with tempfile.TemporaryDirectory() as place:
         text = [folder / "gpt.py", "--text", FOLDER.parent / "README.md", "--steps", 21, "--batch", 2]
         measured = losses_of([*text, "--save-plan", f"{place}/plan.json"])
-        planned = losses_of([*text, "--plan", f"{place}/plan.json"])
+        planned = losses_of([*text, "--plan", f"{place}/plan.json", "--timelines", f"{place}/timelines"])
+        shown = shows_timelines(Path(place) / "timelines")
     # By chance, one of three kinds: a loss of ln 3.
     learned = len(pictures) == 3 and pictures[-1] < 0.5 * math.log(3)
     same = len(measured) == 2 and measured == planned
     print(f"cnn.py {'learns' if learned else 'FAILED'}, gpt.py with its own plan: {'the same losses' if same else 'FAILED'}")
-    return (not learned) + (not same)
+    return (not learned) + (not same) + (not shown)
 
 
 def main():

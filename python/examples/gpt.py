@@ -49,6 +49,7 @@ def arguments():
     parser.add_argument("--text", default="README.md")
     parser.add_argument("--save", help="the weights, which any other job can load")
     parser.add_argument("--save-plan", help="the plan, for `weft.overlap(..., plan=FILE)`")
+    parser.add_argument("--timelines", metavar="FOLDER", help="what is predicted and measured of a step, for `weft report`")
     parser.add_argument("--plan", help="one that was saved before")
     for name, value in (("steps", 100), ("batch", 8), ("length", 64), ("layers", 2), ("width", 64), ("heads", 4)):
         parser.add_argument("--" + name, type=int, default=value)
@@ -84,6 +85,8 @@ def main():
         torch.save(model.state_dict(), options.save)
     if rank == 0 and options.save_plan:
         optimizer.weft.plan.save(options.save_plan)
+    if rank == 0 and options.timelines:
+        optimizer.weft.save_timelines(options.timelines)
     if rank == 0 and hasattr(optimizer, "weft"):
         print(optimizer.weft.report())
 

@@ -1,7 +1,9 @@
 #include "embed/embed.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <numeric>
@@ -18,13 +20,14 @@ struct WeftGroup {
   struct Call {
     weft::Communicator::Prepared* prepared = nullptr;
     weft::Communicator::Handle last = {};
+    std::atomic<std::int64_t> began = 0, ended = 0;  // written by the communication thread
   };
 
   explicit WeftGroup(std::unique_ptr<weft::Transport> transport, weft::CommunicatorOptions options)
       : communicator(std::move(transport), std::move(options)) {}
 
+  std::deque<Call> calls;  // which stay where they are when one is added, and outlive the thread that writes into them
   weft::Communicator communicator;
-  std::vector<Call> calls;
 };
 
 namespace weft {
@@ -57,6 +60,10 @@ WeftResult guarded(const Body& body) {
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
+}
+
+std::int64_t nanoseconds_of(Transport::Clock::time_point moment) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(moment.time_since_epoch()).count();
 }
 
 std::unique_ptr<WeftGroup> join(const WeftJoin& options) {
@@ -166,9 +173,19 @@ void weft_leave(WeftGroup* group) {
 WeftResult weft_prepare(WeftGroup* group, const WeftCall* call, std::int64_t* number) {
   return weft::guarded([&] {
     weft::PreparedCall prepared = weft::prepared_call(*call, group->communicator.size());
-    prepared.identity = std::ssize(group->calls);
-    group->calls.push_back({&group->communicator.prepare(std::move(prepared)), {}});
-    *number = std::ssize(group->calls) - 1;
+    *number = std::ssize(group->calls);
+    prepared.identity = *number;
+    WeftGroup::Call& made = group->calls.emplace_back();
+    prepared.on_done = [&made](weft::Transport::Clock::time_point began, weft::Transport::Clock::time_point ended) {
+      made.began = weft::nanoseconds_of(began);
+      made.ended = weft::nanoseconds_of(ended);
+    };
+    try {
+      made.prepared = &group->communicator.prepare(std::move(prepared));
+    } catch (...) {
+      group->calls.pop_back();
+      throw;
+    }
   });
 }
 
@@ -191,6 +208,14 @@ WeftResult weft_wait(WeftGroup* group, std::int64_t number) {
   return weft::guarded([&] {
     const WeftGroup::Call& call = weft::call_of(*group, number);
     if (call.last.call != nullptr) group->communicator.wait(call.last);
+  });
+}
+
+WeftResult weft_times(WeftGroup* group, std::int64_t number, std::int64_t* began, std::int64_t* ended) {
+  return weft::guarded([&] {
+    const WeftGroup::Call& call = weft::call_of(*group, number);
+    *began = call.began;
+    *ended = call.ended;
   });
 }
 

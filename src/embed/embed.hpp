@@ -68,6 +68,9 @@ WeftResult weft_start(WeftGroup* group, std::int64_t number, const WeftSegment* 
 // The last start of the call.
 WeftResult weft_is_done(WeftGroup* group, std::int64_t number, std::int32_t* done);
 WeftResult weft_wait(WeftGroup* group, std::int64_t number);
+// When the last execution that has ended left the queue and ended, in nanoseconds of the system's monotonic clock; 0
+// where none has. A wait may return a moment before these are written.
+WeftResult weft_times(WeftGroup* group, std::int64_t number, std::int64_t* began, std::int64_t* ended);
 
 // Says where in its work this rank is ("step 7"). From then on the loss of another rank fails the group at once.
 void weft_at(WeftGroup* group, const char* place);

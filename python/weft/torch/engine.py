@@ -6,7 +6,7 @@ A parameter is *pending* from `optimizer.step()` until it was updated. Its modul
 
 import time
 from collections import deque
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 import torch
 
@@ -46,6 +46,7 @@ class Engine:
         self.plan, self.slots, self.wire, self.update = plan, slots, wire, update
         self.transfers = [_TransferState(transfer) for transfer in plan.transfers]
         self.waited = 0.0  # seconds of this step that forward waited for parameters
+        self.note_landed: Callable[[], None] = lambda: None  # called when all transfers of the step before have landed
         self._next, self._landed, self._sending = 0, 0, False  # transfers: to start next, landed; a step's gradients leave
         self._arrived: deque = deque()
         for slot in slots:
@@ -149,6 +150,7 @@ class Engine:
         if self._sending:
             return
         self.settle_all()
+        self.note_landed()
         self._sending = True
         self._next, self._landed = 0, 0
         self._arrived.clear()

@@ -47,13 +47,14 @@ def _load():
     library = ctypes.CDLL(str(find()))  # its functions run without Python's lock, so waiting stops no other thread
     library.weft_last_error.restype = ctypes.c_char_p
     library.weft_join.restype = ctypes.c_void_p
-    for name in ("weft_leave", "weft_prepare", "weft_start", "weft_is_done", "weft_wait", "weft_at",
+    for name in ("weft_leave", "weft_prepare", "weft_start", "weft_is_done", "weft_wait", "weft_times", "weft_at",
                  "weft_require_alive", "weft_fail"):
         getattr(library, name).argtypes = [ctypes.c_void_p, *{
             "weft_prepare": [ctypes.POINTER(_Call), ctypes.POINTER(ctypes.c_int64)],
             "weft_start": [ctypes.c_int64, ctypes.POINTER(Segment), ctypes.c_int64],
             "weft_is_done": [ctypes.c_int64, ctypes.POINTER(ctypes.c_int32)],
             "weft_wait": [ctypes.c_int64],
+            "weft_times": [ctypes.c_int64, ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64)],
             "weft_at": [ctypes.c_char_p],
             "weft_fail": [ctypes.c_char_p],
         }.get(name, [])]
@@ -96,6 +97,12 @@ class Group:
 
     def wait(self, number):
         self._check(self._library.weft_wait(self._group, number))
+
+    def times(self, number):
+        """(began, ended) of its last execution in nanoseconds of time.monotonic_ns()."""
+        began, ended = ctypes.c_int64(), ctypes.c_int64()
+        self._check(self._library.weft_times(self._group, number, ctypes.byref(began), ctypes.byref(ended)))
+        return began.value, ended.value
 
     def at(self, place: str):
         """Where this rank is in its work. From the first call on, the loss of a rank fails the job at once."""

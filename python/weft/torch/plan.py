@@ -11,7 +11,7 @@ import json
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .errors import PlanMismatch
 
@@ -107,38 +107,49 @@ class Played(NamedTuple):
     step: float
 
 
-def _transfer_bytes(profile: Profile, transfer: Transfer) -> int:
-    return sum((part.end - part.begin) * profile.parameters[part.parameter].element_bytes for part in transfer)
+def _transfer_bytes(parameters: Sequence[Parameter], transfer: Transfer) -> int:
+    return sum((part.end - part.begin) * parameters[part.parameter].element_bytes for part in transfer)
 
 
-def _forward_delay(profile: Profile, begin: float, arrived: Dict[int, float]) -> float:
-    """How much later than measured a forward ends that waits for its parameters and updates them."""
-    delay = 0.0
+def _forward_delays(profile: Profile, begin: float, arrived: Dict[int, float]) -> Dict[int, float]:
+    """By parameter in the order of use, how much later than measured it is used: forward waits for it and updates it."""
+    delay, delays = 0.0, {}
     for index in sorted(range(len(profile.parameters)), key=lambda i: profile.parameters[i].needed):
         parameter = profile.parameters[index]
         delay = max(delay, arrived.get(index, begin) - begin - parameter.needed)
         delay += parameter.bytes * profile.update_per_byte
-    return delay
+        delays[index] = delay
+    return delays
 
 
-def play(profile: Profile, transfers: Sequence[Transfer], order: Optional[Sequence[int]] = None, steps: int = 4) -> Played:
-    """Plays steps, by urgency or in a given order, and returns the order and the time of the last one."""
+def play(profile: Profile, transfers: Sequence[Transfer], order: Optional[Sequence[int]] = None, steps: int = 4,
+         note: Optional[Callable] = None) -> Played:
+    """Plays steps, by urgency or in a given order, and returns the order and the time of the last one.
+
+    note(begin, delays, moments) is called for each step: when it begins, by parameter how much later than measured it is used,
+    and by transfer when it begins and ends.
+    """
     readies = [max(profile.parameters[part.parameter].ready for part in transfer) for transfer in transfers]
     needs = [min(profile.parameters[part.parameter].needed for part in transfer) for transfer in transfers]
-    times = [profile.seconds_on_wire(_transfer_bytes(profile, transfer)) for transfer in transfers]
+    times = [profile.seconds_on_wire(_transfer_bytes(profile.parameters, transfer)) for transfer in transfers]
     by_readiness = sorted(range(len(transfers)), key=lambda transfer: readies[transfer])
     chosen = list(order) if order is not None else []
     arrived: Dict[int, float] = {}
     begin, step, free = 0.0, 0.0, 0.0
     for _ in range(steps):
-        offset = begin + _forward_delay(profile, begin, arrived)
+        delays = _forward_delays(profile, begin, arrived)
+        offset = begin + max(delays.values())
         if order is None:
             chosen = _urgent_first(by_readiness, readies, needs, times, free - offset)
-        arrived = {}
+        arrived, moments = {}, {}
         for transfer in chosen:
-            free = max(free, offset + readies[transfer]) + times[transfer]
+            start = max(free, offset + readies[transfer])
+            free = start + times[transfer]
+            moments[transfer] = (start, free)
             for part in transfers[transfer]:
                 arrived[part.parameter] = free
+        if note is not None:
+            note(begin, delays, moments)
         step = offset + profile.compute - begin
         begin = offset + profile.compute
     return Played(chosen, step)
@@ -218,6 +229,10 @@ def _require_complete(plan: Plan, name: str) -> None:
             if end == parameter.elements:
                 continue
         raise PlanMismatch(f"{name}: the parts of {parameter.name} are not its {parameter.elements} elements, each once")
+
+
+def transfer_bytes_of(plan: Plan, number: int) -> int:
+    return _transfer_bytes(plan.parameters, plan.transfers[number])
 
 
 def make_plan(profile: Profile, ranks: int, across_steps: bool = True, passes: int = 1) -> Plan:

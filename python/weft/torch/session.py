@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import time
 import types
+from pathlib import Path
 from typing import Dict, List, Optional
 
 import torch
@@ -14,6 +15,7 @@ from .clock import StepClock
 from .engine import Engine, Slot, require_same_parameters
 from .errors import PlanMismatch, WeftError
 from .plan import Parameter, Plan, Profile, first_plan, make_plan, read_plan
+from .timeline import Recorder, predicted_steps, timeline_json
 from .update import DeferredUpdate
 from .wire import type_name
 
@@ -40,6 +42,7 @@ class Session:
         self._step_seconds: List[float] = []
         self._waited_seconds: List[float] = []
         self._last_begin: Optional[float] = None
+        self._recorder = Recorder()
         self.measuring = plan is None
         self._engine = self._engine_of(plan or first_plan(self._parameters_unmeasured(), wire.ranks))
         self._gates = self._gates_of(self._engine.plan)
@@ -57,6 +60,23 @@ class Session:
         return {"steps": self._steps, "across_steps": not self.measuring and self.plan.across_steps,
                 "predicted_step_s": self.plan.predicted_step if self.plan else None,
                 "measured_step_s": median(self._step_seconds[-100:]), "waited_s": median(self._waited_seconds[-100:])}
+
+    def save_timelines(self, folder) -> None:
+        """Writes predicted.json and measured.json of a few steps on this rank: `weft report FOLDER/*.json` shows them."""
+        steps = list(self._recorder.steps)[:-1]  # the last one is not over
+        if len(steps) < 3:
+            raise WeftError("timelines need four steps under a plan that lets communication cross steps")
+        self.wire.moments()
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        measured = [(step.begin, step.spans(self.plan)) for step in steps]
+        for kind, shown in (("predicted", predicted_steps(self.plan)), ("measured", measured)):
+            (folder / f"{kind}.json").write_text(timeline_json(kind, self.plan, shown, self.wire.rank))
+
+    def _note_landed(self) -> None:
+        """At the first gradient of a step: the transfers of the one before are over."""
+        if len(self._recorder.steps) > 1 and self.wire.host_waits:
+            self._recorder.steps[-2].transfers = self.wire.moments()
 
     def synchronize(self) -> None:
         """Returns when every parameter is updated. Call it before you read weights by hand."""
@@ -163,8 +183,11 @@ class Session:
                 self._clock.mark(("gate", name))
             slots = self._gates.get(name)
             if slots:
+                entered, waited = time.monotonic(), self._engine.waited
                 with self._told_to_others():
                     self._engine.settle(slots)
+                if self._recorder.now:
+                    self._recorder.now.gates.append((name, entered, time.monotonic(), self._engine.waited - waited))
         return wait_for_parameters
 
     def _begin_step(self) -> None:
@@ -178,6 +201,8 @@ class Session:
             require_same_parameters(self._slots, self.model)
             self._engine.settle(self._gates.get(None, []))
         self.wire.at(f"step {self._steps + 1}")
+        if self.plan and self.plan.across_steps:
+            self._recorder.begin(time.monotonic())
         if self.measuring:
             self._clock.mark(_BEGIN)
 
@@ -205,6 +230,8 @@ class Session:
         if self.measuring:
             self._clock.mark_again(("ready", slot.index))
         elif not self.plan.across_steps or self._passes + 1 >= self.plan.passes:
+            if self._recorder.now:
+                self._recorder.now.readies.append((slot.name, time.monotonic()))
             with self._told_to_others():
                 self._engine.send(slot)
 
@@ -229,6 +256,8 @@ class Session:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if self._recorder.now:
+            self._recorder.now.asked_to_update = time.monotonic()
         with self._told_to_others():
             if not self.measuring and self.plan.across_steps:
                 self._engine.defer_updates()
@@ -262,7 +291,9 @@ class Session:
     # --- the plan ---
 
     def _engine_of(self, plan: Plan) -> Engine:
-        return Engine(plan, self._slots, self.wire, self._update)
+        engine = Engine(plan, self._slots, self.wire, self._update)
+        engine.note_landed = self._note_landed
+        return engine
 
     def _parameters_unmeasured(self) -> List[Parameter]:
         return [Parameter(slot.name, slot.parameter.numel(), slot.parameter.element_size(), type_name(slot.parameter.dtype),

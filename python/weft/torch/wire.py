@@ -58,6 +58,10 @@ class HostWire:
     def wait(self, index: int) -> None:
         self._group.wait(self._calls[index])
 
+    def moments(self) -> List[tuple]:
+        """When each transfer last began and ended, in seconds of time.monotonic()."""
+        return [tuple(nanoseconds / 1e9 for nanoseconds in self._group.times(call)) for call in self._calls]
+
     def _run(self, collective, element_type, op, tensor, label):
         key = (collective, element_type, op, tensor.numel())
         if key not in self._small:
@@ -135,7 +139,7 @@ class NcclWire:
         if len(tensors) == 1:
             work = self._dist.all_reduce(tensors[0], average, group=self._group, async_op=True)
         else:
-            with self._dist._coalescing_manager(group=self._group, device=self._device, async_ops=True) as work:
+            with self._dist._coalescing_manager(group=self._group, async_ops=True) as work:
                 for tensor in tensors:
                     self._dist.all_reduce(tensor, average, group=self._group)
         self._works[index] = work
@@ -147,6 +151,9 @@ class NcclWire:
         work, self._works[index] = self._works[index], None
         if work is not None:
             work.wait()
+
+    def moments(self) -> List[tuple]:
+        raise NotSupported("timelines of GPUs; PyTorch's profiler writes traces that `weft report` shows")
 
     def _reduced(self, values, dtype, op):
         tensor = torch.tensor(values, dtype=dtype, device=self._device)
