@@ -145,9 +145,11 @@ def scheduler_of(optimizer):
     return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
 
 
-def with_ddp(case, rank):
+def with_ddp(case, rank, hook=None):
     model, optimizer = case.make(rank)
-    wrapped = nn.parallel.DistributedDataParallel(model, find_unused_parameters=case.find_unused)
+    wrapped = nn.parallel.DistributedDataParallel(model, find_unused_parameters=case.find_unused, bucket_cap_mb=0.05)
+    if hook:
+        wrapped.register_comm_hook(None, hook)
     losses = train(case, wrapped, model, optimizer, scheduler_of(optimizer) if case.schedule else None, rank)
     return losses, model.state_dict(), optimizer.state_dict()
 
@@ -194,11 +196,25 @@ def compare(case, rank):
     print(f"case: {case.name}: {case.steps} steps, losses {off:.1g} apart", flush=True)
 
 
+def compare_hook(case, rank):
+    """DDP's own buckets, by Weft's collectives and by gloo's."""
+    hook = weft.DdpHook()
+    losses, weights, _ = with_ddp(case, rank, hook)
+    hook.close()
+    expected_losses, expected_weights, _ = with_ddp(case, rank)
+    off = require_close(case, "losses", losses, expected_losses)
+    for name, tensor in weights.items():
+        require_close(case, name, tensor, expected_weights[name])
+    print(f"case: DDP with Weft's hook: {case.name}: losses {off:.1g} apart", flush=True)
+
+
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     for case in CASES[:1] if "--only-first" in sys.argv else CASES:
         compare(case, dist.get_rank())
+    for case in (CASES[1], CASES[6]):
+        compare_hook(case, dist.get_rank())
     dist.barrier()
 
 

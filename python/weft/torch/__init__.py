@@ -16,13 +16,14 @@ import torch
 
 from . import launch as _launch
 from . import library as _library
+from .ddp_hook import DdpHook
 from .errors import (JobFailed, LaunchError, ModelsDiffer, ModuleChanged, NotSupported, PlanMismatch, StepChanged,
                      WeftError)
 from .plan import Plan, read_plan
 from .session import Session, require_fitting
 from .wire import HostWire, NcclWire, require_same_model, type_name
 
-__all__ = ["JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
+__all__ = ["DdpHook", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
            "StepChanged", "WeftError", "overlap"]
 
 
@@ -49,7 +50,7 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     if any(parameter.device != device for parameter in model.parameters()):
         raise NotSupported("the parameters of the model are on several devices")
-    wire = _host_wire(timeout) if device.type == "cpu" else _gpu_wire(rank, ranks, device)
+    wire = HostWire(join(timeout)) if device.type == "cpu" else _gpu_wire(rank, ranks, device)
     described = [f"{name} {tuple(parameter.shape)} of {parameter.dtype}{'' if parameter.requires_grad else ', not trained'}"
                  for name, parameter in model.named_parameters()]
     require_same_model(wire, described)
@@ -59,10 +60,10 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
     return model, optimizer
 
 
-def _host_wire(timeout: float) -> HostWire:
+def join(timeout: float) -> _library.Group:
+    """Joins the ranks of the job over TCP. All of them call it together."""
     job = _launch.launch()
-    return HostWire(_library.Group(job.rank, job.ranks, job.root, job.secret, root_listener=job.root_listener,
-                                   timeout=timeout))
+    return _library.Group(job.rank, job.ranks, job.root, job.secret, root_listener=job.root_listener, timeout=timeout)
 
 
 def _gpu_wire(rank: int, ranks: int, device: torch.device) -> NcclWire:

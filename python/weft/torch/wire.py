@@ -23,6 +23,11 @@ def type_name(dtype: torch.dtype) -> str:
     return str(dtype).replace("torch.", "")
 
 
+def pipelined_parts(size: int, ranks: int) -> int:
+    """Into how many a ring cuts the messages of an all-reduce, so that ranks reduce one while the next is on its way."""
+    return max(1, min(8, size // (_PIPELINED_BYTES * ranks)))
+
+
 class HostWire:
     """Transfers by Weft's communicator, whose thread works while Python computes."""
 
@@ -41,7 +46,7 @@ class HostWire:
         for index, transfer in enumerate(plan.transfers):
             of = plan.parameters[transfer[0].parameter]
             elements = sum(part.end - part.begin for part in transfer) + flags[index]
-            parts = max(1, min(8, elements * of.element_bytes // (_PIPELINED_BYTES * self.ranks)))
+            parts = pipelined_parts(elements * of.element_bytes, self.ranks)
             label = f"gradients of {of.name}" + (f" and {len(transfer) - 1} more" if len(transfer) > 1 else "")
             self._calls.append(self._group.prepare(library.ALL_REDUCE, TYPES[TYPE_NAMES[of.element_type]], library.AVERAGE,
                                                    elements, label, parts=parts, segments=len(transfer) + 1))
