@@ -16,7 +16,7 @@ BATCHES ?= all
 override options := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF) -DWEFT_BATCHES=$(BATCHES) -DWEFT_TESTED_ELSEWHERE=
 override ctest := ctest -j$(JOBS) --output-on-failure --no-tests=error
 
-.PHONY: build setup all demo check test test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format install clean help
+.PHONY: build setup all demo check test test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format wheel install clean help
 
 build: setup ## the program, at build/release/weft (default)
 	@tools/configure.sh release $(options)
@@ -99,6 +99,14 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS
 format: ## clang-format over every source
 	@tools/setup.sh --with tidy
 	@git ls-files -z --cached --others --exclude-standard -- '*.cpp' '*.hpp' | xargs -0 -r clang-format-19 -i
+
+# The wheel holds the library of the release build; it needs the system's libfmt and libcrypto.
+wheel: setup ## the Python package, at out/wheel (docs/pytorch.md)
+	@tools/configure.sh release $(options)
+	@cmake --build build/release -j$(JOBS) --target weft_embed
+	@rm -rf out/wheel && mkdir -p out/wheel && cp -r python out/wheel/source && cp build/release/libweft_embed.so out/wheel/source/weft/
+	@cd out/wheel/source && $(TORCH_PYTHON) setup.py -q bdist_wheel --dist-dir .. && rm -rf ../source
+	@ls out/wheel/*.whl
 
 install: all ## install below PREFIX (default /usr/local)
 	@cmake --install build/release --prefix "$(PREFIX)"

@@ -87,6 +87,9 @@ set(weft_quick_folders app study calibrate)
 # The same, under sanitizers: there optimizing what is made of JSON takes as long again as compiling it.
 set(weft_quick_folders_sanitized exec io)
 
+# What src/embed makes a shared library of: code that may lie anywhere.
+set(weft_embedded_folders base cluster collective comm)
+
 # weft_library(NAME SOURCES a.cpp ... DEPENDS base ... [LINK fmt::fmt ...])
 function(weft_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
@@ -107,6 +110,10 @@ function(weft_library name)
   elseif(WEFT_SANITIZE AND name IN_LIST weft_quick_folders_sanitized)
     target_compile_options(weft_${name} PRIVATE -O0)
     set(kind UNOPTIMIZED_LIBRARY)
+  elseif(name IN_LIST weft_embedded_folders AND NOT WEFT_SANITIZE)
+    set_target_properties(weft_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(weft_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
+    set(kind EMBEDDED_LIBRARY)
   endif()
   if(WEFT_BATCHES STREQUAL "all")
     weft_batch(weft_${name} "${ARG_SOURCES}")

@@ -1,0 +1,90 @@
+"""Weft inside a PyTorch job of your own.
+
+    import weft.torch as weft
+    model, optimizer = weft.overlap(model, optimizer)
+
+makes a data-parallel job of a script that torchrun, mpirun or tools/netns.sh starts on several ranks. Gradients are averaged
+while backward and the *next* forward compute; parameters are updated as their gradients arrive. The first two steps are
+measured and a plan is made of them. See docs/pytorch.md.
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Optional, Tuple, Union
+
+import torch
+
+from . import launch as _launch
+from . import library as _library
+from .ddp_hook import DdpHook
+from .errors import (JobFailed, LaunchError, ModelsDiffer, ModuleChanged, NotSupported, PlanMismatch, StepChanged,
+                     WeftError)
+from .plan import Plan, read_plan
+from .session import Session, require_fitting
+from .wire import HostWire, NcclWire, require_same_model, type_name
+
+__all__ = ["DdpHook", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
+           "StepChanged", "WeftError", "overlap"]
+
+
+def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: Union[str, Path, Plan, None] = None,
+            across_steps: bool = True, timeout: float = 1800.0) -> Tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """Trains the model on all ranks of the job, each with its own data, as DistributedDataParallel would.
+
+    Returns the same two objects, hooked. Parameters and buffers become those of rank 0. In a job of one rank nothing changes.
+
+    plan: a file that `optimizer.weft.plan.save(path)` wrote, or a Plan; by default two steps are measured and planned.
+    across_steps: False ends every backward with averaged gradients, as DDP does. Jobs that change gradients between backward
+        and step (clipping, a gradient scaler) are noticed while they are measured, and treated so by themselves.
+    timeout: seconds without progress after which a collective counts as failed.
+
+    `model.no_sync()` is DDP's; `optimizer.weft` has `plan`, `report()` and `synchronize()`, which is to be called before weights
+    are read by hand between `optimizer.step()` and the next forward. `state_dict()` does so by itself.
+    """
+    if hasattr(optimizer, "weft"):
+        raise WeftError("overlap was called before with this optimizer")
+    rank, ranks, _ = _launch.rank_and_size()
+    if ranks == 1:
+        object.__setattr__(model, "no_sync", contextlib.nullcontext)
+        return model, optimizer
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    if any(parameter.device != device for parameter in model.parameters()):
+        raise NotSupported("the parameters of the model are on several devices")
+    wire = HostWire(join(timeout)) if device.type == "cpu" else _gpu_wire(rank, ranks, device)
+    described = [f"{name} {tuple(parameter.shape)} of {parameter.dtype}{'' if parameter.requires_grad else ', not trained'}"
+                 for name, parameter in model.named_parameters()]
+    require_same_model(wire, described)
+    for tensor in (*model.parameters(), *model.buffers()):
+        wire.broadcast(tensor)
+    Session(model, optimizer, wire, device, _plan_given(plan, model, optimizer, ranks), across_steps)
+    return model, optimizer
+
+
+def join(timeout: float) -> _library.Group:
+    """Joins the ranks of the job over TCP. All of them call it together."""
+    job = _launch.launch()
+    return _library.Group(job.rank, job.ranks, job.root, job.secret, root_listener=job.root_listener, timeout=timeout)
+
+
+def _gpu_wire(rank: int, ranks: int, device: torch.device) -> NcclWire:
+    import os
+
+    import torch.distributed as dist
+    if device.type != "cuda":
+        raise NotSupported(f"parameters on {device}: processors and CUDA devices can be used")
+    if not dist.is_initialized():
+        root = os.environ.get("WEFT_ROOT_ADDRESS")
+        dist.init_process_group("nccl", init_method=f"tcp://{root}" if root else None, rank=rank, world_size=ranks,
+                                device_id=device)
+    return NcclWire(rank, ranks, device)
+
+
+def _plan_given(plan, model, optimizer, ranks) -> Optional[Plan]:
+    if plan is None:
+        return None
+    name = "plan" if isinstance(plan, Plan) else str(plan)
+    found = plan if isinstance(plan, Plan) else read_plan(Path(plan).read_text(), name)
+    trained = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    require_fitting(found, name, [(name, parameter.numel(), type_name(parameter.dtype)) for name, parameter
+                                  in model.named_parameters() if parameter.requires_grad and parameter in trained], ranks)
+    return found

@@ -1,0 +1,93 @@
+"""Who this process is and where rank 0 is, as the launcher says: torchrun, mpirun, Weft's own scripts, or by hand."""
+
+import datetime
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+
+from .errors import LaunchError
+
+_STORE_TIMEOUT = datetime.timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Launch:
+    rank: int = 0
+    ranks: int = 1
+    root: str = ""  # the address of rank 0
+    secret: str = ""
+    root_listener: int = -1
+
+
+def _number(name):
+    try:
+        return int(os.environ[name])
+    except ValueError as error:
+        raise LaunchError(f"{name}={os.environ[name]} is not a number") from error
+
+
+def rank_and_size():
+    """(rank, ranks, by whom); (0, 1, None) for a job of one process."""
+    import torch.distributed as dist
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size(), "process group"
+    if os.environ.get("WEFT_RANK"):
+        return _number("WEFT_RANK"), _number("WEFT_RANKS"), "weft"
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return _number("RANK"), _number("WORLD_SIZE"), "torchrun"
+    if "OMPI_COMM_WORLD_RANK" in os.environ:
+        return _number("OMPI_COMM_WORLD_RANK"), _number("OMPI_COMM_WORLD_SIZE"), "mpirun"
+    if "PMI_RANK" in os.environ:
+        return _number("PMI_RANK"), _number("PMI_SIZE"), "mpirun"
+    return 0, 1, None
+
+
+def _store(rank, ranks):
+    """PyTorch's store of the job: that of its process group, or one at MASTER_ADDR:MASTER_PORT, which torchrun serves."""
+    import torch.distributed as dist
+    if dist.is_initialized():
+        return dist.distributed_c10d._get_default_store()
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing:
+        raise LaunchError(f"{' and '.join(missing)} not set: where is rank 0 (rank {rank} of {ranks})? torchrun sets them; with "
+                          "mpirun say `-x MASTER_ADDR=host -x MASTER_PORT=29500`")
+    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    try:
+        return dist.TCPStore(os.environ["MASTER_ADDR"], _number("MASTER_PORT"), ranks, rank == 0 and not served,
+                             timeout=_STORE_TIMEOUT, wait_for_workers=False)
+    except Exception as error:
+        raise LaunchError(f"no store at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}: {error}") from error
+
+
+_joined = 0  # how often this process has joined, so that a second job finds keys of its own
+
+
+def _tell_root(rank, ranks):
+    """Rank 0 listens at a port of its own and says so in the store, with a secret of 256 random bits unless all know one."""
+    global _joined
+    store, key = _store(rank, ranks), f"weft/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{_joined}"
+    _joined += 1
+    known = os.environ.get("WEFT_JOB_SECRET", "")
+    if rank != 0:
+        root, *told = store.get(key).decode().split()
+        return Launch(rank, ranks, root, known or "".join(told))
+    listener = socket.create_server(("0.0.0.0", 0), backlog=ranks)
+    host = os.environ.get("MASTER_ADDR") or os.environ.get("WEFT_ROOT_ADDRESS", "").rpartition(":")[0]
+    host = host or socket.gethostbyname(socket.gethostname())
+    root = f"{host}:{listener.getsockname()[1]}"
+    secret = secrets.token_hex(32)
+    store.set(key, root if known else f"{root} {secret}")
+    return Launch(rank, ranks, root, known or secret, listener.detach())
+
+
+def launch() -> Launch:
+    rank, ranks, by = rank_and_size()
+    if ranks == 1:
+        return Launch()
+    if by == "weft":
+        missing = [name for name in ("WEFT_ROOT_ADDRESS", "WEFT_JOB_SECRET") if name not in os.environ]
+        if missing:
+            raise LaunchError(f"WEFT_RANK is set, but not {' and '.join(missing)}")
+        return Launch(rank, ranks, os.environ["WEFT_ROOT_ADDRESS"], os.environ["WEFT_JOB_SECRET"])
+    return _tell_root(rank, ranks)

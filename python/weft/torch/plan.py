@@ -1,0 +1,261 @@
+"""From what was measured of a job to the order in which its gradients travel.
+
+A plan is static: the same list of transfers on every rank, each a few parts of gradients that one all-reduce carries. It is
+made by playing steps: compute runs as it was measured, one transfer at a time is on the wire, and whenever the wire is free
+the transfer whose parameters the next forward needs first goes next. What is on the wire when backward ends goes on beside
+the next forward.
+"""
+
+import heapq
+import json
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .errors import PlanMismatch
+
+KIB = 1024
+FORMAT = "weft-pytorch-plan"
+TRANSFER_SIZES = tuple(KIB << shift for shift in range(8, 15))  # 256 KiB to 16 MiB
+MOST_TRANSFERS = 2000
+# Transfers that are smaller than this cost more by their number than they gain by going early.
+LEAST_TRANSFER = 64 * KIB
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a step was seen to do with a parameter. Times count from the beginning of the forward pass, in seconds."""
+    name: str
+    elements: int
+    element_bytes: int
+    element_type: str
+    needed: float  # the forward of the module that uses it first
+    ready: float   # its gradient
+    gate: str = ""  # the module whose forward waits for it, where that is none that owns it
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.element_bytes
+
+
+@dataclass(frozen=True)
+class Profile:
+    parameters: List[Parameter]
+    compute: float          # a step without communication and update
+    update_per_byte: float  # of the optimizer
+    wire_latency: float     # of an all-reduce, whatever its size
+    wire_per_byte: float
+
+    def seconds_on_wire(self, size: int) -> float:
+        return self.wire_latency + size * self.wire_per_byte
+
+
+class Part(NamedTuple):
+    """Elements begin..end of a parameter's gradient."""
+    parameter: int
+    begin: int
+    end: int
+
+
+Transfer = Tuple[Part, ...]
+
+
+def _neighbours(profile: Profile, order: Sequence[int]) -> List[List[int]]:
+    """Parameters that become ready one after the other and are needed by the same module, small neighbours with them."""
+    groups: List[List[int]] = []
+    filled = 0
+    for index in order:
+        parameter, last = profile.parameters[index], profile.parameters[groups[-1][-1]] if groups else None
+        together = last is not None and last.element_type == parameter.element_type and (
+            filled < LEAST_TRANSFER or last.needed == parameter.needed)
+        if not together:
+            groups.append([])
+            filled = 0
+        groups[-1].append(index)
+        filled += parameter.bytes
+    return groups
+
+
+def _cut(profile: Profile, group: Sequence[int], transfer_bytes: int) -> List[Transfer]:
+    """Transfers of equal size."""
+    elements = sum(profile.parameters[index].elements for index in group)
+    size = elements * profile.parameters[group[0]].element_bytes
+    count = max(1, -(-size // transfer_bytes))
+    borders = [elements * i // count for i in range(count + 1)]
+    transfers = []
+    for begin, end in zip(borders, borders[1:]):
+        parts, first = [], 0
+        for index in group:
+            length = profile.parameters[index].elements
+            low, high = max(begin, first) - first, min(end, first + length) - first
+            if low < high:
+                parts.append(Part(index, low, high))
+            first += length
+        transfers.append(tuple(parts))
+    return transfers
+
+
+def transfers_of(profile: Profile, transfer_bytes: int) -> List[Transfer]:
+    """Cuts all gradients, in the order in which they become ready."""
+    order = sorted(range(len(profile.parameters)), key=lambda index: profile.parameters[index].ready)
+    return [transfer for group in _neighbours(profile, order) for transfer in _cut(profile, group, transfer_bytes)]
+
+
+class Played(NamedTuple):
+    order: List[int]  # of transfers, in the last step
+    step: float
+
+
+def _transfer_bytes(parameters: Sequence[Parameter], transfer: Transfer) -> int:
+    return sum((part.end - part.begin) * parameters[part.parameter].element_bytes for part in transfer)
+
+
+def _forward_delays(profile: Profile, begin: float, arrived: Dict[int, float]) -> Dict[int, float]:
+    """By parameter in the order of use, how much later than measured it is used: forward waits for it and updates it."""
+    delay, delays = 0.0, {}
+    for index in sorted(range(len(profile.parameters)), key=lambda i: profile.parameters[i].needed):
+        parameter = profile.parameters[index]
+        delay = max(delay, arrived.get(index, begin) - begin - parameter.needed)
+        delay += parameter.bytes * profile.update_per_byte
+        delays[index] = delay
+    return delays
+
+
+def play(profile: Profile, transfers: Sequence[Transfer], order: Optional[Sequence[int]] = None, steps: int = 4,
+         note: Optional[Callable] = None) -> Played:
+    """Plays steps, by urgency or in a given order, and returns the order and the time of the last one.
+
+    note(begin, delays, moments) is called for each step: when it begins, by parameter how much later than measured it is used,
+    and by transfer when it begins and ends.
+    """
+    readies = [max(profile.parameters[part.parameter].ready for part in transfer) for transfer in transfers]
+    needs = [min(profile.parameters[part.parameter].needed for part in transfer) for transfer in transfers]
+    times = [profile.seconds_on_wire(_transfer_bytes(profile.parameters, transfer)) for transfer in transfers]
+    by_readiness = sorted(range(len(transfers)), key=lambda transfer: readies[transfer])
+    chosen = list(order) if order is not None else []
+    arrived: Dict[int, float] = {}
+    begin, step, free = 0.0, 0.0, 0.0
+    for _ in range(steps):
+        delays = _forward_delays(profile, begin, arrived)
+        offset = begin + max(delays.values())
+        if order is None:
+            chosen = _urgent_first(by_readiness, readies, needs, times, free - offset)
+        arrived, moments = {}, {}
+        for transfer in chosen:
+            start = max(free, offset + readies[transfer])
+            free = start + times[transfer]
+            moments[transfer] = (start, free)
+            for part in transfers[transfer]:
+                arrived[part.parameter] = free
+        if note is not None:
+            note(begin, delays, moments)
+        step = offset + profile.compute - begin
+        begin = offset + profile.compute
+    return Played(chosen, step)
+
+
+def _urgent_first(by_readiness, readies, needs, times, free: float) -> List[int]:
+    """The order in which a wire takes transfers: of those that are ready when it is free, the one that is needed first."""
+    order: List[int] = []
+    waiting: list = []
+    coming = deque(by_readiness)
+    while coming or waiting:
+        if not waiting:
+            free = max(free, readies[coming[0]])
+        while coming and readies[coming[0]] <= free:
+            transfer = coming.popleft()
+            heapq.heappush(waiting, (needs[transfer], readies[transfer], transfer))
+        transfer = heapq.heappop(waiting)[2]
+        order.append(transfer)
+        free += times[transfer]
+    return order
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all ranks of a job do alike."""
+    ranks: int
+    across_steps: bool  # False: all gradients arrive before backward ends, as with DDP
+    passes: int         # backward passes of a step
+    parameters: List[Parameter]
+    transfers: List[Transfer]   # in the order in which they travel
+    predicted_step: float = 0.0
+    profile: Dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        head = {"format": FORMAT, "version": 1, "ranks": self.ranks, "across_steps": self.across_steps,
+                "passes": self.passes, "predicted_step_s": self.predicted_step, "profile": self.profile}
+        return json.dumps({**head, "parameters": [asdict(parameter) for parameter in self.parameters],
+                           "transfers": [[list(part) for part in transfer] for transfer in self.transfers]}, indent=1)
+
+    def save(self, path) -> None:
+        """Writes a file that `overlap(..., plan=path)` reads."""
+        Path(path).write_text(self.to_json() + "\n")
+
+
+def read_plan(text: str, name: str = "plan") -> Plan:
+    """A plan from its JSON; PlanMismatch where it is none or not every element travels exactly once."""
+    try:
+        data = json.loads(text)
+        if data["format"] != FORMAT or data["version"] != 1:
+            raise PlanMismatch(f"{name}: format {data['format']!r} version {data['version']!r}; {FORMAT!r} version 1 was expected")
+        plan = Plan(int(data["ranks"]), bool(data["across_steps"]), int(data["passes"]),
+                    [Parameter(**parameter) for parameter in data["parameters"]],
+                    [tuple(Part(*map(int, part)) for part in transfer) for transfer in data["transfers"]],
+                    float(data["predicted_step_s"]), dict(data["profile"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanMismatch(f"{name}: not a plan: {type(error).__name__}: {error}") from error
+    _require_complete(plan, name)
+    return plan
+
+
+def _require_complete(plan: Plan, name: str) -> None:
+    parts: List[List[Part]] = [[] for _ in plan.parameters]
+    for transfer in plan.transfers:
+        for part in transfer:
+            if not 0 <= part.parameter < len(parts):
+                raise PlanMismatch(f"{name}: parameter {part.parameter} is not in 0..{len(parts) - 1}")
+            parts[part.parameter].append(part)
+        if len({plan.parameters[part.parameter].element_type for part in transfer}) != 1:
+            raise PlanMismatch(f"{name}: a transfer has elements of several types, or none")
+    for parameter, found in zip(plan.parameters, parts):
+        end = 0
+        for part in sorted(found, key=lambda part: part.begin):
+            if part.begin != end or part.end <= part.begin:
+                break
+            end = part.end
+        else:
+            if end == parameter.elements:
+                continue
+        raise PlanMismatch(f"{name}: the parts of {parameter.name} are not its {parameter.elements} elements, each once")
+
+
+def transfer_bytes_of(plan: Plan, number: int) -> int:
+    return _transfer_bytes(plan.parameters, plan.transfers[number])
+
+
+def make_plan(profile: Profile, ranks: int, across_steps: bool = True, passes: int = 1) -> Plan:
+    """The size of transfers and the order with the shortest step, as far as playing it tells."""
+    best = None
+    for transfer_bytes in reversed(TRANSFER_SIZES):
+        transfers = transfers_of(profile, transfer_bytes)
+        if best is not None and len(transfers) > MOST_TRANSFERS:
+            break
+        ready_order = range(len(transfers))
+        played = play(profile, transfers) if across_steps else play(profile, transfers, ready_order)
+        if best is None or played.step < best[0].step:
+            best = (played, transfers, transfer_bytes)
+    played, transfers, transfer_bytes = best
+    facts = {"compute_s": profile.compute, "update_s_per_byte": profile.update_per_byte, "transfer_bytes": transfer_bytes,
+             "wire_latency_s": profile.wire_latency, "wire_s_per_byte": profile.wire_per_byte}
+    return Plan(ranks, across_steps, passes, list(profile.parameters), [transfers[i] for i in played.order], played.step, facts)
+
+
+def first_plan(parameters: Sequence[Parameter], ranks: int) -> Plan:
+    """For the steps that are measured: everything after backward, last parameters first."""
+    count = len(parameters)
+    in_turn = [Parameter(p.name, p.elements, p.element_bytes, p.element_type, float(i), float(count - i))
+               for i, p in enumerate(parameters)]
+    transfers = transfers_of(Profile(in_turn, 0, 0, 0, 0), 4 * KIB * KIB)
+    return Plan(ranks, False, 1, list(parameters), transfers)

@@ -1,0 +1,356 @@
+"""A job from its first step to its last: hooks on the model and the optimizer, two steps that are measured, and the plan
+that is made of them."""
+
+import atexit
+import contextlib
+import inspect
+import time
+import types
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import torch
+
+from .clock import StepClock
+from .engine import Engine, Slot, require_same_parameters
+from .errors import PlanMismatch, WeftError
+from .plan import Parameter, Plan, Profile, first_plan, make_plan, read_plan
+from .timeline import Recorder, predicted_steps, timeline_json
+from .update import DeferredUpdate
+from .wire import type_name
+
+WARM_STEPS = 1  # the first step allocates and loads
+_BEGIN, _BACKWARD_END, _STEP_BEGIN, _STEP_END = "begin", "backward end", "step begin", "step end"
+
+
+class Session:
+    """One model and its optimizer. Reached as `optimizer.weft`."""
+
+    def __init__(self, model, optimizer, wire, device, plan: Optional[Plan], across_steps: bool):
+        self.model, self.optimizer, self.wire = model, optimizer, wire
+        self._across_steps = across_steps
+        self._update = DeferredUpdate(optimizer)
+        self._slots = [Slot(index, name, parameter) for index, (name, parameter) in enumerate(
+            (name, parameter) for name, parameter in model.named_parameters()
+            if parameter.requires_grad and self._update.handles(parameter))]
+        if not self._slots:
+            raise WeftError("the optimizer has no parameter of the model that is trained")
+        self._modules = dict(model.named_modules())
+        self._clock = StepClock(device)
+        self._begun, self._passes, self._syncs, self._pass_open = False, 0, True, False
+        self._steps, self._touched, self._wire_seconds, self._versions = 0, False, 0.0, {}
+        self._step_seconds: List[float] = []
+        self._waited_seconds: List[float] = []
+        self._last_begin: Optional[float] = None
+        self._recorder = Recorder()
+        self.measuring = plan is None
+        self._engine = self._engine_of(plan or first_plan(self._parameters_unmeasured(), wire.ranks))
+        self._gates = self._gates_of(self._engine.plan)
+        self._install()
+
+    @property
+    def plan(self) -> Optional[Plan]:
+        """The plan that is applied; None while steps are measured."""
+        return None if self.measuring else self._engine.plan
+
+    def report(self) -> dict:
+        """Seconds of recent steps as measured and as predicted, and what forward waited for parameters."""
+        def median(values):
+            return sorted(values)[len(values) // 2] if values else None
+        return {"steps": self._steps, "across_steps": not self.measuring and self.plan.across_steps,
+                "predicted_step_s": self.plan.predicted_step if self.plan else None,
+                "measured_step_s": median(self._step_seconds[-100:]), "waited_s": median(self._waited_seconds[-100:])}
+
+    def save_timelines(self, folder) -> None:
+        """Writes predicted.json and measured.json of a few steps on this rank: `weft report FOLDER/*.json` shows them."""
+        steps = list(self._recorder.steps)[:-1]  # the last one is not over
+        if len(steps) < 3:
+            raise WeftError("timelines need four steps under a plan that lets communication cross steps")
+        self.wire.moments()
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        measured = [(step.begin, step.spans(self.plan)) for step in steps]
+        for kind, shown in (("predicted", predicted_steps(self.plan)), ("measured", measured)):
+            (folder / f"{kind}.json").write_text(timeline_json(kind, self.plan, shown, self.wire.rank))
+
+    def _note_landed(self) -> None:
+        """At the first gradient of a step: the transfers of the one before are over."""
+        if len(self._recorder.steps) > 1 and self.wire.host_waits:
+            self._recorder.steps[-2].transfers = self.wire.moments()
+
+    def synchronize(self) -> None:
+        """Returns when every parameter is updated. Call it before you read weights by hand."""
+        with self._told_to_others():
+            self._engine.settle_all()
+
+    def close(self) -> None:
+        """Leaves the job in order: updates every parameter, and gives model and optimizer back as they were."""
+        self.synchronize()
+        for handle in self._handles:
+            handle.remove()
+        for holder, names in ((self.optimizer, ("step", "zero_grad", "state_dict", "load_state_dict", "weft")),
+                              (self.model, ("zero_grad", "weft", "no_sync"))):
+            for name in names:
+                holder.__dict__.pop(name, None)
+        if self._counted_step is not None:
+            self.optimizer.step = self._counted_step
+        atexit.unregister(self._leave)
+        self.wire.leave()
+
+    # --- what the job calls ---
+
+    def _install(self) -> None:
+        self._handles: list = [module.register_forward_pre_hook(self._gate(name)) for name, module in self._modules.items()
+                         if module._parameters or module._modules]
+        self._accumulators = []
+        for slot in self._slots:
+            self._hook_gradient(slot)
+        self._handles += [module._register_state_dict_hook(self._before_state_is_read) for module in self._modules.values()]
+        optimizer = self.optimizer
+        self._counted_step = optimizer.__dict__.get("step")  # as a scheduler has wrapped it
+        self._counts_steps = getattr(optimizer.step, "_with_counter", False)
+        optimizer.step = types.MethodType(lambda _, closure=None: self._step(closure), optimizer)
+        optimizer.step.__func__._with_counter = self._counts_steps
+        for name in ("state_dict", "load_state_dict"):
+            setattr(optimizer, name, self._after_synchronizing(getattr(optimizer, name)))
+        optimizer.zero_grad = types.MethodType(self._zeroing(optimizer.zero_grad), optimizer)
+        object.__setattr__(self.model, "zero_grad", types.MethodType(self._zeroing(self.model.zero_grad), self.model))
+        self._handles.append(self.model._register_load_state_dict_pre_hook(lambda *_: self.synchronize()))
+        optimizer.weft = self
+        # Not as a sub-module or parameter: they are the same with and without Weft.
+        object.__setattr__(self.model, "weft", self)
+        object.__setattr__(self.model, "no_sync", self.no_sync)
+        atexit.register(self._leave)
+
+    def _after_synchronizing(self, method):
+        def call(_, *values, **named):
+            self.synchronize()
+            return method(*values, **named)
+        return types.MethodType(call, self.optimizer)
+
+    def _zeroing(self, method):
+        """Gradients that are on their way are out of zero_grad's reach; what it would leave is remembered."""
+        usual = inspect.signature(method).parameters["set_to_none"].default
+
+        def zero_grad(_, set_to_none: bool = usual):
+            for slot in self._slots:
+                slot.keeps_zeros = not set_to_none
+            method(set_to_none=set_to_none)
+        return zero_grad
+
+    def _hook_gradient(self, slot: Slot) -> None:
+        if hasattr(slot.parameter, "register_post_accumulate_grad_hook"):
+            self._handles.append(slot.parameter.register_post_accumulate_grad_hook(lambda _: self._on_gradient(slot)))
+            return
+        accumulator = slot.parameter.expand_as(slot.parameter).grad_fn.next_functions[0][0]
+        self._handles.append(accumulator.register_hook(lambda *_: self._on_gradient(slot)))
+        self._accumulators.append(accumulator)  # or it would go with its hook
+
+    def _leave(self) -> None:
+        """At the end of the process: the last updates, so that no other rank waits for what this one keeps."""
+        with contextlib.suppress(WeftError):
+            self._engine.settle_all()
+        self.wire.leave()
+
+    @contextlib.contextmanager
+    def _told_to_others(self):
+        """What goes wrong on this rank ends the job on all of them, with its words."""
+        try:
+            yield
+        except Exception as error:
+            self.wire.fail(f"{type(error).__name__}: {error}")
+            raise
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Gradients of backward passes within only add up, as with DDP; they travel in the first pass after it."""
+        before, self._syncs = self._syncs, False
+        try:
+            yield
+        finally:
+            self._syncs = before
+
+    def _before_state_is_read(self, module, state, prefix, metadata):
+        self.synchronize()  # the entries of `state` are the parameters' memory
+
+    # --- forward ---
+
+    def _gate(self, name: str):
+        def wait_for_parameters(module, inputs):
+            if not self._begun:
+                self._begin_step()
+            if self.measuring:
+                self._clock.mark(("gate", name))
+            slots = self._gates.get(name)
+            if slots:
+                entered, waited = time.monotonic(), self._engine.waited
+                with self._told_to_others():
+                    self._engine.settle(slots)
+                if self._recorder.now:
+                    self._recorder.now.gates.append((name, entered, time.monotonic(), self._engine.waited - waited))
+        return wait_for_parameters
+
+    def _begin_step(self) -> None:
+        """At the first forward of any module after a step."""
+        self._begun = True
+        now = time.perf_counter()
+        if self._last_begin is not None and not self.measuring:
+            self._step_seconds.append(now - self._last_begin)
+        self._last_begin = now
+        with self._told_to_others():
+            require_same_parameters(self._slots, self.model)
+            self._engine.settle(self._gates.get(None, []))
+        self.wire.at(f"step {self._steps + 1}")
+        if self.plan and self.plan.across_steps:
+            self._recorder.begin(time.monotonic())
+        if self.measuring:
+            self._clock.mark(_BEGIN)
+
+    def _gates_of(self, plan: Plan) -> Dict[Optional[str], List[Slot]]:
+        """By module, the parameters that its forward waits for: its own, and those used by it though another owns them."""
+        gates: Dict[Optional[str], List[Slot]] = {}
+        by_parameter = {slot.parameter: slot for slot in self._slots}
+        for name, module in self._modules.items():
+            own = [by_parameter[parameter] for parameter in module.parameters(recurse=False) if parameter in by_parameter]
+            if own:
+                gates[name] = own
+        for slot, parameter in zip(self._slots, plan.parameters):
+            if parameter.gate:
+                gates.setdefault(None if parameter.gate == "*" else parameter.gate, []).append(slot)
+        return gates
+
+    # --- backward ---
+
+    def _on_gradient(self, slot: Slot) -> None:
+        if not self._syncs:
+            return
+        if not self._pass_open:
+            self._pass_open = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
+        if self.measuring:
+            self._clock.mark_again(("ready", slot.index))
+        elif not self.plan.across_steps or self._passes + 1 >= self.plan.passes:
+            if self._recorder.now:
+                self._recorder.now.readies.append((slot.name, time.monotonic()))
+            with self._told_to_others():
+                self._engine.send(slot)
+
+    def _end_of_backward(self) -> None:
+        self._pass_open = False
+        self._passes += 1
+        if not self.measuring and self.plan.across_steps:
+            return
+        with self._told_to_others():
+            if self.measuring:
+                self._clock.mark_again(_BACKWARD_END)
+                self._wire_seconds = self._clock.take_out(self._engine.receive_all)
+            else:
+                self._engine.receive_all()
+        self._versions = {slot: (slot.parameter.grad, slot.parameter.grad._version) for slot in self._slots
+                          if self.measuring and slot.parameter.grad is not None}
+
+    # --- the optimizer ---
+
+    def _step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._recorder.now:
+            self._recorder.now.asked_to_update = time.monotonic()
+        with self._told_to_others():
+            if not self.measuring and self.plan.across_steps:
+                self._engine.defer_updates()
+            else:
+                self._step_now()
+        if self._counts_steps:
+            self.optimizer._step_count += 1
+        self.optimizer._opt_called = True  # newer schedulers ask for this instead
+        self._waited_seconds.append(self._engine.waited)
+        self._engine.waited = 0.0
+        self._steps += 1
+        if self.measuring:
+            if self._steps > WARM_STEPS:
+                with self._told_to_others():
+                    self._apply_plan()
+            self._clock.restart()
+        self._begun, self._passes = False, 0
+        return loss
+
+    def _step_now(self) -> None:
+        if not self._passes:
+            self._engine.receive_all()  # no backward on this rank, but perhaps on others
+        self._touched |= any(slot.parameter.grad is not grad or grad._version != version
+                             for slot, (grad, version) in self._versions.items())
+        if self.measuring:
+            self._clock.mark(_STEP_BEGIN)
+        type(self.optimizer).step(self.optimizer)
+        if self.measuring:
+            self._clock.mark(_STEP_END)
+
+    # --- the plan ---
+
+    def _engine_of(self, plan: Plan) -> Engine:
+        engine = Engine(plan, self._slots, self.wire, self._update)
+        engine.note_landed = self._note_landed
+        return engine
+
+    def _parameters_unmeasured(self) -> List[Parameter]:
+        return [Parameter(slot.name, slot.parameter.numel(), slot.parameter.element_size(), type_name(slot.parameter.dtype),
+                          0.0, 0.0) for slot in self._slots]
+
+    def _gate_of(self, slot: Slot):
+        """(when the parameter is first needed, the module that waits for it where no owner does)."""
+        owners = [name for name, module in self._modules.items()
+                  if any(parameter is slot.parameter for parameter in module.parameters(recurse=False))]
+        seen = [self._clock.between(_BEGIN, ("gate", name)) for name in owners if self._clock.has(("gate", name))]
+        if seen:
+            return min(seen), ""
+        for owner in owners:  # the nearest module around it that runs, or else the first of the step
+            parts = owner.split(".")
+            for length in range(len(parts) - 1, -1, -1):
+                around = ".".join(parts[:length])
+                if self._clock.has(("gate", around)):
+                    return self._clock.between(_BEGIN, ("gate", around)), around or "*"
+        return 0.0, "*"
+
+    def _measured_profile(self) -> Profile:
+        """The same on all ranks: times are averages."""
+        self._clock.mark(_BEGIN)
+        self._clock.mark(_BACKWARD_END)
+        backward = self._clock.between(_BEGIN, _BACKWARD_END)
+        gates = [self._gate_of(slot) for slot in self._slots]
+        readies = [self._clock.between(_BEGIN, ("ready", slot.index)) if self._clock.has(("ready", slot.index)) else backward
+                   for slot in self._slots]
+        size = sum(slot.parameter.numel() * slot.parameter.element_size() for slot in self._slots)
+        compute = self._clock.between(_BEGIN, _STEP_BEGIN)
+        update = self._clock.between(_STEP_BEGIN, _STEP_END)
+        latency = self.wire.latency()
+        transfer = max(0.0, self._wire_seconds - latency * len(self._engine.transfers))
+        figures = self.wire.average([compute, update / size, latency, transfer / size, *(gate[0] for gate in gates), *readies])
+        (compute, update, latency, transfer), times = figures[:4], figures[4:]
+        count = len(self._slots)
+        parameters = [Parameter(p.name, p.elements, p.element_bytes, p.element_type, times[i], times[count + i], gates[i][1])
+                      for i, p in enumerate(self._parameters_unmeasured())]
+        return Profile(parameters, compute, update, latency, transfer)
+
+    def _apply_plan(self) -> None:
+        """Rank 0 plans; all do what it says."""
+        profile = self._measured_profile()
+        most_passes, fewest_passes, touched = self.wire.largest([self._passes, -self._passes, int(self._touched)])
+        across = self._across_steps and not touched and most_passes == -fewest_passes
+        text = ""
+        if self.wire.rank == 0:
+            text = make_plan(profile, self.wire.ranks, across, max(1, most_passes) if across else 1).to_json()
+        plan = read_plan(self.wire.text_of_rank_0(text))
+        self._engine = self._engine_of(plan)
+        self._gates = self._gates_of(plan)
+        self.measuring = False
+
+
+def require_fitting(plan: Plan, name: str, slots_of_model, ranks: int) -> None:
+    """Raises PlanMismatch where a plan from a file is for another job."""
+    if plan.ranks != ranks:
+        raise PlanMismatch(f"{name}: a plan for {plan.ranks} ranks; the job has {ranks}")
+    if [(p.name, p.elements, p.element_type) for p in plan.parameters] != list(slots_of_model):
+        raise PlanMismatch(f"{name}: a plan for another model: its parameters have other names, sizes or types")

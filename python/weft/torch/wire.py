@@ -1,0 +1,215 @@
+"""What carries transfers of gradients between the ranks: Weft's own collectives over TCP for tensors in a processor's memory,
+NCCL through torch.distributed for those of a GPU. Both average in place and run transfers in the order they are started."""
+
+import ctypes
+import json
+import time
+from typing import List, Optional, Sequence
+
+import torch
+
+from . import library
+from .errors import ModelsDiffer, NotSupported
+from .plan import Plan
+
+TYPES = {torch.float32: library.FP32, torch.bfloat16: library.BF16, torch.float16: library.FP16}
+TYPE_NAMES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_PIPELINED_BYTES = 256 * 1024  # of a message between two ranks; smaller ones cost more than they hide
+
+
+def type_name(dtype: torch.dtype) -> str:
+    if dtype not in TYPES:
+        raise NotSupported(f"gradients of type {dtype}: float32, bfloat16 and float16 can be averaged")
+    return str(dtype).replace("torch.", "")
+
+
+def pipelined_parts(size: int, ranks: int) -> int:
+    """Into how many a ring cuts the messages of an all-reduce, so that ranks reduce one while the next is on its way."""
+    return max(1, min(8, size // (_PIPELINED_BYTES * ranks)))
+
+
+class HostWire:
+    """Transfers by Weft's communicator, whose thread works while Python computes."""
+
+    tells_use = True  # a transfer also says which of its parameters any rank used
+    host_waits = True
+
+    def __init__(self, group: library.Group):
+        self._group = group
+        self.rank, self.ranks = group.rank, group.ranks
+        self._calls: List[int] = []
+        self._small = {}
+
+    def apply(self, plan: Plan, flags: Sequence[int]) -> None:
+        """Prepares all transfers; flags[i] elements follow the parts of transfer i."""
+        self._calls = []
+        for index, transfer in enumerate(plan.transfers):
+            of = plan.parameters[transfer[0].parameter]
+            elements = sum(part.end - part.begin for part in transfer) + flags[index]
+            parts = pipelined_parts(elements * of.element_bytes, self.ranks)
+            label = f"gradients of {of.name}" + (f" and {len(transfer) - 1} more" if len(transfer) > 1 else "")
+            self._calls.append(self._group.prepare(library.ALL_REDUCE, TYPES[TYPE_NAMES[of.element_type]], library.AVERAGE,
+                                                   elements, label, parts=parts, segments=len(transfer) + 1))
+
+    def start(self, index: int, tensors: Sequence[torch.Tensor]) -> None:
+        """The tensors are contiguous and must live until the transfer has landed."""
+        segments = (library.Segment * len(tensors))(
+            *(library.Segment(tensor.data_ptr(), tensor.numel() * tensor.element_size()) for tensor in tensors))
+        self._group.start(self._calls[index], segments)
+
+    def has_landed(self, index: int) -> bool:
+        return self._group.is_done(self._calls[index])
+
+    def wait(self, index: int) -> None:
+        self._group.wait(self._calls[index])
+
+    def moments(self) -> List[tuple]:
+        """When each transfer last began and ended, in seconds of time.monotonic()."""
+        return [tuple(nanoseconds / 1e9 for nanoseconds in self._group.times(call)) for call in self._calls]
+
+    def _run(self, collective, element_type, op, tensor, label):
+        key = (collective, element_type, op, tensor.numel())
+        if key not in self._small:
+            self._small[key] = self._group.prepare(collective, element_type, op, tensor.numel(), label)
+        segment = library.Segment(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        self._group.start(self._small[key], (library.Segment * 1)(segment))
+        self._group.wait(self._small[key])
+
+    def average(self, values: Sequence[float]) -> List[float]:
+        tensor = torch.tensor(values, dtype=torch.float32)
+        self._run(library.ALL_REDUCE, library.FP32, library.AVERAGE, tensor, "figures of the job")
+        return tensor.tolist()
+
+    def largest(self, values: Sequence[int]) -> List[int]:
+        tensor = torch.tensor(values, dtype=torch.int64)
+        self._run(library.ALL_REDUCE, library.I64, library.MAX, tensor, "facts of the job")
+        return tensor.tolist()
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        """Rank 0's content to all, whatever its type."""
+        data = tensor.detach()
+        whole = data if data.is_contiguous() else data.contiguous()
+        if whole.numel():
+            as_bytes = whole.view(-1).view(torch.uint8)
+            self._run(library.BROADCAST_FROM_0, library.BYTES, library.SUM, as_bytes, "parameters of rank 0")
+        if whole is not data:
+            data.copy_(whole)
+
+    def text_of_rank_0(self, text: str) -> str:
+        data = text.encode() if self.rank == 0 else b""
+        (size,) = self.largest([len(data)])
+        tensor = torch.zeros(max(1, size), dtype=torch.uint8)
+        if self.rank == 0:
+            tensor[:size] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        self.broadcast(tensor)
+        return bytes(tensor[:size].tolist()).decode()
+
+    def latency(self) -> float:
+        """Seconds of the smallest all-reduce."""
+        self.average([0.0])
+        begin = time.perf_counter()
+        for _ in range(5):
+            self.average([0.0])
+        return (time.perf_counter() - begin) / 5
+
+    def at(self, place: str) -> None:
+        self._group.at(place)
+
+    def fail(self, why: str) -> None:
+        self._group.fail(why)
+
+    def leave(self) -> None:
+        self._group.leave()
+
+
+class NcclWire:
+    """Transfers by NCCL, in a stream of high priority of their own. Waiting for one makes the GPU wait, not the host."""
+
+    tells_use = False  # asking would stop the host
+    host_waits = False
+
+    def __init__(self, rank: int, ranks: int, device: torch.device):
+        import torch.distributed as dist
+        self._dist, self.rank, self.ranks, self._device = dist, rank, ranks, device
+        options = dist.ProcessGroupNCCL.Options()
+        options.is_high_priority_stream = True
+        self._group = dist.new_group(backend="nccl", pg_options=options)
+        self._works: List[Optional[list]] = []
+
+    def apply(self, plan: Plan, flags: Sequence[int]) -> None:
+        self._works = [None] * len(plan.transfers)
+
+    def start(self, index: int, tensors: Sequence[torch.Tensor]) -> None:
+        average = self._dist.ReduceOp.AVG
+        if len(tensors) == 1:
+            work = self._dist.all_reduce(tensors[0], average, group=self._group, async_op=True)
+        else:
+            with self._dist._coalescing_manager(group=self._group, async_ops=True) as work:
+                for tensor in tensors:
+                    self._dist.all_reduce(tensor, average, group=self._group)
+        self._works[index] = work
+
+    def has_landed(self, index: int) -> bool:
+        return self._works[index] is None
+
+    def wait(self, index: int) -> None:
+        work, self._works[index] = self._works[index], None
+        if work is not None:
+            work.wait()
+
+    def moments(self) -> List[tuple]:
+        raise NotSupported("timelines of GPUs; PyTorch's profiler writes traces that `weft report` shows")
+
+    def _reduced(self, values, dtype, op):
+        tensor = torch.tensor(values, dtype=dtype, device=self._device)
+        self._dist.all_reduce(tensor, op, group=self._group)
+        return tensor.tolist()
+
+    def average(self, values: Sequence[float]) -> List[float]:
+        return self._reduced(values, torch.float64, self._dist.ReduceOp.AVG)
+
+    def largest(self, values: Sequence[int]) -> List[int]:
+        return self._reduced(values, torch.int64, self._dist.ReduceOp.MAX)
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        data = tensor.detach()
+        on_device = data.to(self._device).contiguous()
+        self._dist.broadcast(on_device, 0, group=self._group)
+        if on_device is not data:
+            data.copy_(on_device)
+
+    def text_of_rank_0(self, text: str) -> str:
+        box = [text]
+        self._dist.broadcast_object_list(box, 0, group=self._group, device=self._device)
+        return box[0]
+
+    def latency(self) -> float:
+        self.average([0.0])
+        begin = time.perf_counter()
+        for _ in range(5):
+            self.average([0.0])
+        return (time.perf_counter() - begin) / 5
+
+    def at(self, place: str) -> None:
+        pass
+
+    def fail(self, why: str) -> None:
+        """NCCL's own watch ends the others; it knows no words."""
+
+    def leave(self) -> None:
+        pass
+
+
+def require_same_model(wire, description: Sequence[str]) -> None:
+    """Raises ModelsDiffer on every rank where one was given another model than rank 0."""
+    expected = json.loads(wire.text_of_rank_0(json.dumps(list(description))))
+    mine = list(description)
+    differs = next((i for i in range(max(len(mine), len(expected))) if mine[i:i + 1] != expected[i:i + 1]), None)
+    (rank_after,) = wire.largest([0 if differs is None else wire.rank + 1])
+    if not rank_after:
+        return
+    words = f"rank {rank_after - 1} has another model than rank 0"
+    if differs is not None:
+        here, there = ((found[differs:] or ["nothing"])[0] for found in (mine, expected))
+        words = f"rank {wire.rank} has another model than rank 0: {here} instead of {there}"
+    raise ModelsDiffer(words)

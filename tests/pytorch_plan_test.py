@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""The plans of weft.torch: steps played by hand, every order tried by brute force, and cuts that lose nothing.
+
+Exit code 77 where this Python has no PyTorch.
+"""
+
+import copy
+import importlib.util
+import itertools
+import json
+import random
+import sys
+import unittest
+from pathlib import Path
+
+if not importlib.util.find_spec("torch"):
+    print(f"skipped: {sys.executable} has no PyTorch (Debian: python3-torch)")
+    sys.exit(77)
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+from weft.torch.errors import PlanMismatch  # noqa: E402
+from weft.torch.plan import Parameter, Part, Profile, make_plan, play, read_plan, transfers_of  # noqa: E402
+from weft.torch.timeline import predicted_steps, timeline_json  # noqa: E402
+
+MIB = 1 << 20
+
+
+def chain(layers, elements, wire_per_byte, latency=0.0):
+    """Layers whose forward and backward take a second each."""
+    parameters = [Parameter(f"{i}.weight", elements, 4, "float32", float(i), float(2 * layers - i)) for i in range(layers)]
+    return Profile(parameters, 2.0 * layers, 0.0, latency, wire_per_byte)
+
+
+def whole(profile):
+    return [(Part(i, 0, parameter.elements),) for i, parameter in enumerate(profile.parameters)]
+
+
+class Playing(unittest.TestCase):
+    def test_nothing_waits_on_a_wire_that_is_fast_enough(self):
+        # Each transfer takes half a second. The first layer's is over half a second after backward, in the next forward.
+        self.assertAlmostEqual(play(chain(4, 1000, 0.5 / 4000), whole(chain(4, 1000, 0))).step, 8.5)
+
+    def test_whole_gradients_by_hand(self):
+        # Two layers, 3 s on the wire each. Backward ends at 4 s; the second layer's gradient is there at 3 s and travels
+        # until 6, the first one's until 9: the next forward begins 5 s late, and the step takes 4 + 5 s.
+        profile = chain(2, 1000, 3 / 4000)
+        played = play(profile, whole(profile))
+        self.assertEqual(played.order, [1, 0])
+        self.assertAlmostEqual(played.step, 9.0)
+
+    def test_parts_let_the_urgent_gradient_pass(self):
+        # The second layer in three parts: one travels from 3 to 4 s, then the first layer until 7, then the rest until 9.
+        # The first forward begins 3 s late, the second waits until 9 s instead of 4 + 3 + 1 s: 4 s late in all.
+        profile = chain(2, 3000, 3 / 12000)
+        transfers = [(Part(1, i * 1000, (i + 1) * 1000),) for i in range(3)] + [(Part(0, 0, 3000),)]
+        played = play(profile, transfers)
+        self.assertEqual(played.order, [0, 3, 1, 2])
+        self.assertAlmostEqual(played.step, 8.0)
+
+    def test_no_step_is_shorter_than_its_compute_or_its_transfers(self):
+        generator = random.Random(5)
+        for _ in range(200):
+            profile = chain(generator.randint(1, 6), generator.randint(1, 5000), generator.uniform(0, 1e-3), generator.uniform(0, 0.1))
+            transfers = transfers_of(profile, generator.choice((256, 1024, MIB)))
+            on_wire = sum(profile.seconds_on_wire(sum(part.end - part.begin for part in transfer) * 4) for transfer in transfers)
+            step = play(profile, transfers, steps=12).step
+            self.assertGreaterEqual(step, max(profile.compute, on_wire) - 1e-9)
+
+    def test_orders_by_urgency_are_near_the_best_of_all_orders(self):
+        # Transfers are not interrupted, so an urgent one may come while another travels: with these large ones, 12 % at most.
+        generator = random.Random(6)
+        for _ in range(12):
+            profile = chain(generator.randint(2, 3), 1000, generator.uniform(0, 2e-3))
+            transfers = [transfer for i in range(len(profile.parameters)) for transfer in ((Part(i, 0, 500),), (Part(i, 500, 1000),))]
+            best = min(play(profile, transfers, order).step for order in itertools.permutations(range(len(transfers))))
+            self.assertLessEqual(play(profile, transfers).step, 1.15 * best)
+
+    def test_a_given_order_is_kept(self):
+        profile = chain(3, 10, 1e-3)
+        self.assertEqual(play(profile, whole(profile), [0, 2, 1]).order, [0, 2, 1])
+
+
+class Plans(unittest.TestCase):
+    def test_files_say_what_the_plan_says(self):
+        plan = make_plan(chain(5, 700_001, 2e-8, 1e-4), 2)
+        self.assertEqual(read_plan(plan.to_json()), plan)
+
+    def test_plans_are_no_slower_than_ready_order(self):
+        for wire in (1e-9, 1e-8, 1e-7, 1e-6):
+            profile = chain(6, 300_000, wire, 1e-3)
+            self.assertLessEqual(make_plan(profile, 2).predicted_step, make_plan(profile, 2, across_steps=False).predicted_step + 1e-9)
+
+    def test_every_element_travels_once(self):
+        generator = random.Random(7)
+        for _ in range(100):
+            count = generator.randint(1, 12)
+            parameters = [Parameter(str(i), generator.choice((1, 3, 1000, 200_001)), 4, generator.choice(("float32", "float16")),
+                                    generator.random(), 1 + generator.random()) for i in range(count)]
+            profile = Profile(parameters, 3.0, 0.0, 1e-4, 1e-8)
+            read_plan(make_plan(profile, 2).to_json())  # which checks it
+
+    def test_lost_and_doubled_pieces_are_refused(self):
+        text = make_plan(chain(2, 1000, 1e-6), 2).to_json()
+        data = json.loads(text)
+        for change in (lambda transfers: transfers.pop(), lambda transfers: transfers.append(transfers[0]), lambda transfers: transfers[0][0].__setitem__(2, 999),
+                       lambda transfers: transfers[0][0].__setitem__(0, 9), lambda transfers: transfers.append([])):
+            changed = copy.deepcopy(data)
+            change(changed["transfers"])
+            with self.assertRaises(PlanMismatch):
+                read_plan(json.dumps(changed))
+
+
+class Timelines(unittest.TestCase):
+    def setUp(self):
+        self.plan = make_plan(chain(4, 700_001, 3e-7, 1e-4), 2)
+        self.timeline = json.loads(timeline_json("predicted", self.plan, predicted_steps(self.plan), 0))
+
+    def spans_of(self, queue):
+        rows = [row for row in self.timeline["spans"] if self.timeline["operations"][row[0]]["queue"] == queue]
+        return sorted((row[4], row[5]) for row in rows)
+
+    def test_a_queue_does_one_thing_at_a_time(self):
+        for queue in (0, 1):
+            spans = self.spans_of(queue)
+            for (_, end), (begin, _) in zip(spans, spans[1:]):
+                self.assertLessEqual(end, begin + 1)  # rounded to nanoseconds
+
+    def test_steps_are_as_long_as_the_plan_predicts(self):
+        self.assertAlmostEqual(self.timeline["steady"]["period"] / 1e9, self.plan.predicted_step, 6)
+
+    def test_computation_is_all_there(self):
+        # Five steps of four layers, each a second forward and one backward; there are no updates.
+        self.assertAlmostEqual(sum(end - begin for begin, end in self.spans_of(0)) / 1e9, 5 * 8.0, 6)
+
+    def test_every_byte_is_there_in_every_step(self):
+        operations = [operation for operation in self.timeline["operations"] if operation["queue"] == 1]
+        self.assertEqual(sum(operation["bytes"] for operation in operations), 4 * 700_001 * 4)
+        self.assertEqual(len(self.spans_of(1)), 5 * len(operations))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""weft.torch: jobs of two ranks train what DistributedDataParallel trains, and whatever goes wrong has a name on every rank.
+
+    pytorch_test.py PART       PART: training, faults or examples
+
+Run it with a Python that has PyTorch. Exit code 77 where there is none, or no library (weft_embed) in the build folder.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+TIME_LIMIT = 240
+
+# What each rank raises, or is told that another has raised; None: nothing. Rank 1 is to blame.
+FAULTS = {
+    "dies": ("JobFailed: ", None),
+    "leaves": ("JobFailed: ", None),
+    "raises": ("JobFailed: ", "ValueError: bad data"),
+    "other model": ("ModelsDiffer: rank 1 has another model", "ModelsDiffer: rank 1 has another model than rank 0: 2.weight (9, 16)"),
+    "module changes": ("JobFailed: ", "ModuleChanged: 2.weight is a parameter that was not there before"),
+    "freezes": ("JobFailed: ", "ModuleChanged: 0.weight is not trained any more"),
+    "more passes": ("StepChanged: ", "StepChanged: "),
+    "clips late": ("StepChanged: the gradient of 0.weight was changed", "StepChanged: the gradient of 0.weight was changed"),
+    "forgets a step": ("JobFailed: ", "StepChanged: "),
+    "lbfgs": ("NotSupported: LBFGS", "NotSupported: LBFGS"),
+    "plan of another model": ("PlanMismatch: ", "PlanMismatch: "),
+    "broken plan": ("PlanMismatch: ", "PlanMismatch: "),
+}
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(77)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(command, variables):
+    return subprocess.Popen([sys.executable, "-B", *map(str, command)], env={**os.environ, **variables}, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def ends(processes):
+    """(exit code, output) of each, all of which must end in time."""
+    try:
+        return [(process.wait(), output) for process in processes for output in [process.communicate(timeout=TIME_LIMIT)[0]]]
+    except subprocess.TimeoutExpired:
+        print(f"FAILED: a rank does not end within {TIME_LIMIT} s")
+        sys.exit(1)
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def training():
+    """As torchrun sets the variables."""
+    failures = 0
+    for ranks in (2, 3):
+        variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+        cases = ["--only-first"] if ranks == 3 else []
+        for rank, (code, output) in enumerate(ends([start([FOLDER / "pytorch_job.py", *cases], {**variables, "RANK": str(rank)})
+                                                    for rank in range(ranks)])):
+            if rank == 0 or code:
+                print(f"{ranks} ranks, rank {rank}:\n{output}")
+            failures += code != 0
+    return failures
+
+
+def faults():
+    failures = 0
+    for fault, expected in FAULTS.items():
+        variables = {"WEFT_RANKS": "2", "WEFT_ROOT_ADDRESS": f"127.0.0.1:{free_port()}", "WEFT_JOB_SECRET": secrets.token_hex(32)}
+        with tempfile.TemporaryDirectory() as folder:
+            found = ends([start([FOLDER / "pytorch_fault_job.py", fault, folder], {**variables, "WEFT_RANK": str(rank)})
+                          for rank in range(2)])
+        for rank, ((_, output), words) in enumerate(zip(found, expected)):
+            said = next((line for line in output.splitlines() if line.startswith("raised")), "")
+            good = words in said if words else not said
+            failures += not good
+            print(f"{'as expected' if good else 'FAILED'}: {fault}: rank {rank}: {said}{'' if good else output}")
+    return failures
+
+
+def losses_of(words):
+    """What an example says of its losses, by torchrun on two ranks."""
+    # Debian's torchrun 1.13 needs -r and -t under Python 3.11.
+    (code, output), = ends([start(["-m", "torch.distributed.run", "-r", 1, "-t", 1, "--master_port", free_port(),
+                                   "--nproc_per_node", 2, *words], {"PYTHONPATH": str(FOLDER.parent / "python")})])
+    print(output)
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", output)] if code == 0 else []
+
+
+def shows_timelines(folder):
+    """Whether `weft report` reads what was predicted and measured, with every transfer in every whole step."""
+    measured = json.loads((folder / "measured.json").read_text())
+    transfers = {i for i, operation in enumerate(measured["operations"]) if "traffic" in operation}
+    found = sum(row[0] in transfers for row in measured["spans"])
+    good = transfers and found >= 3 * len(transfers) and measured["steady"]["period"] > 0
+    if "WEFT_PROGRAM" in os.environ:
+        done = subprocess.run([os.environ["WEFT_PROGRAM"], "report", *folder.glob("*.json"), "-o", folder / "report.html"], check=False)
+        good = good and done.returncode == 0
+    print(f"timelines: {len(transfers)} transfers, {found} of them measured: {'good' if good else 'FAILED'}")
+    return good
+
+
+def examples():
+    """Both learn, and a plan from a file trains what its own measured steps train."""
+    folder = FOLDER.parent / "python" / "examples"
+    pictures = losses_of([folder / "cnn.py", "--steps", 41, "--batch", 16])
+    with tempfile.TemporaryDirectory() as place:
+        text = [folder / "gpt.py", "--text", FOLDER.parent / "README.md", "--steps", 21, "--batch", 2]
+        measured = losses_of([*text, "--save-plan", f"{place}/plan.json"])
+        planned = losses_of([*text, "--plan", f"{place}/plan.json", "--timelines", f"{place}/timelines"])
+        shown = shows_timelines(Path(place) / "timelines")
+    # By chance, one of three kinds: a loss of ln 3.
+    learned = len(pictures) == 3 and pictures[-1] < 0.5 * math.log(3)
+    same = len(measured) == 2 and measured == planned
+    print(f"cnn.py {'learns' if learned else 'FAILED'}, gpt.py with its own plan: {'the same losses' if same else 'FAILED'}")
+    return (not learned) + (not same) + (not shown)
+
+
+def main():
+    if not importlib.util.find_spec("torch"):
+        skip(f"{sys.executable} has no PyTorch (Debian: python3-torch)")
+    sys.path.insert(0, str(FOLDER.parent / "python"))
+    from weft.torch import LaunchError, library
+    try:
+        library.find()
+    except LaunchError as error:
+        skip(error)
+    sys.exit(1 if {"training": training, "faults": faults, "examples": examples}[sys.argv[1]]() else 0)
+
+
+if __name__ == "__main__":
+    main()
