@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/half_float.hpp"
 #include "collective/piece_sizes.hpp"
 #include "comm/reduce_kernels.hpp"
 
