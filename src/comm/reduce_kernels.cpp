@@ -92,9 +92,10 @@ void reduce_into(ElementType type, ReduceOp op, std::byte* dst, const std::byte*
     case ElementType::i64:
       return reduce_as<Plain<std::int64_t>>(op, dst, a, b, elements, scale);
     case ElementType::fp8:
+    case ElementType::u8:
       break;
   }
-  WEFT_CHECK(false && "no reduction of fp8: its blocks have scales");
+  WEFT_CHECK(false && "no reduction of fp8 or encoded bytes: their blocks have scales");
 }
 
 }  // namespace weft
