@@ -110,7 +110,7 @@ namespace {
 // ranks there were and are.
 void load_errors(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
                  const ParameterState& p) {
-  if (!p.gradient_error.valid()) return;
+  if (!p.gradient_error.valid() || is_tied_head(p)) return;  // the embedding's stage takes those of both
   const ElementRange shard = view.own_shard(p.elements, p.group);
   std::vector<float> sums(shard.size());
   checkpoint.add_up_errors(p.tensors, shard, sums);

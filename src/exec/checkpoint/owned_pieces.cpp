@@ -16,8 +16,9 @@ std::vector<std::int64_t> shape_of(const StoredPiece& piece, const ParameterTens
 // Adds the pieces of elements `share`, which `part` holds from element `begin` of the parameter on.
 void add_pieces(const ParameterState& p, std::size_t parameter, TensorKind kind, ElementRange share, const Vector& part,
                 std::int64_t begin_of_part, std::vector<OwnedPiece>& pieces) {
+  const bool is_error = kind == TensorKind::gradient_error || kind == TensorKind::sum_error;
   for (const HeldTensor& tensor : p.tensors) {
-    if (tensor.copy) continue;
+    if (tensor.copy && !(is_error && is_tied_head(p))) continue;
     const ElementRange in_part{share.begin - tensor.offset, share.end - tensor.offset};
     for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, auto elements, std::int64_t at) {
       OwnedPiece piece{{tensor.whole.name, kind, rows, columns, elements, 0}, parameter, {}, {}};
@@ -30,6 +31,10 @@ void add_pieces(const ParameterState& p, std::size_t parameter, TensorKind kind,
 }
 
 }  // namespace
+
+bool is_tied_head(const ParameterState& p) {
+  return p.role == Role::head && p.tensors.front().whole.repeated;
+}
 
 std::vector<TensorKind> kinds_of(const TrainSettings& settings) {
   if (settings.optimizer == Optimizer::adam) {

@@ -16,6 +16,10 @@ struct OwnedPiece {
   std::vector<std::int64_t> shape;  // in a file: that of the rectangle, or one dimension
 };
 
+// Returns whether it is a head whose weights the embedding of another stage has too. Their gradients are summed, so
+// each has compression errors of its own, whereas those of other copies are the same.
+bool is_tied_head(const ParameterState& p);
+
 // What the optimizer of a run keeps beside the weights.
 std::vector<TensorKind> kinds_of(const TrainSettings& settings);
 
