@@ -1,6 +1,7 @@
 #include "app/compression_input.hpp"
 
 #include "base/error.hpp"
+#include "compress/compression_format.hpp"
 
 namespace weft {
 namespace {
@@ -20,7 +21,7 @@ void declare_compression_flags(Flags& flags, const char* group) {
   flags.value("compress-min", "N", "parameters with fewer elements travel as they are (default: 65536)", group);
 }
 
-GradientCompression read_compression(const Flags& flags) {
+GradientCompression read_compression(const Flags& flags, Runtime runtime) {
   constexpr std::string_view kOf = "gradients=";
   constexpr std::int64_t kMostElements = 1'000'000'000;
   GradientCompression compression;
@@ -39,6 +40,9 @@ GradientCompression read_compression(const Flags& flags) {
       text->starts_with(kOf) ? parse_compression_format(std::string_view(*text).substr(kOf.size())) : std::nullopt;
   if (!format || *format == CompressionFormat::none) {
     fail("--compress {}: must be auto, or gradients= and one of {}", *text, compression_format_names());
+  }
+  if (runtime == Runtime::cuda) {
+    fail("--compress {}: has no kernels for GPUs yet; weft run takes it on processors", *text);
   }
   compression.format = *format;
   compression.min_elements = least.value_or(compression.min_elements);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "compress/compression_format.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/json/json_reader.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "base/table.hpp"
 #include "base/text.hpp"
+#include "compress/compression_format.hpp"
 #include "cost/cost_model.hpp"
 #include "study/plan/plan_study.hpp"
 
