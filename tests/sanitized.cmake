@@ -1,6 +1,6 @@
 # What the sanitizer builds run. `core_tests` builds the tests of the folders that need no device and no network, and
 # `ctest --test-dir <build>/tests/core` runs them. With WEFT_SANITIZE_ONLY these are the tests of those folders.
-set(core base model cluster timeline collective comm exec graph cost plan bound planner sim io)
+set(core base compress model cluster timeline collective comm exec graph cost plan bound planner sim io)
 get_property(folders DIRECTORY ${PROJECT_SOURCE_DIR}/src PROPERTY SUBDIRECTORIES)
 add_custom_target(core_tests)
 set(core_ctest "")

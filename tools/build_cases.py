@@ -115,6 +115,8 @@ LAYOUTS = [
     ("fp16", TINY, "--precision fp16 --grad-dtype fp16 --zero 1 --global-batch 32"),
     ("fp32", TINY, "--precision fp32 --grad-dtype fp32 --tp 2 --global-batch 16"),
     ("bf16-gradients", TINY, "--grad-dtype bf16 --tp 2 --global-batch 16"),
+    ("compress", TINY, "--compress gradients=int8 --global-batch 32"),
+    ("compress-zero1", TINY, "--compress gradients=top-k --compress-min 1024 --zero 1 --pp 2 --clip-grad 1 --global-batch 32"),
     ("dropout", "--model gpt2 --layers 2", "--dropout 0.2 --tp 2 --sequence-parallel --global-batch 16"),
     ("no-dropout", "--model gpt2 --layers 2", "--no-dropout --seq 256 --micro-batch 2 --global-batch 64"),
     ("buckets", TINY, "--bucket-size 100000 --bucket-mib 0.5 --part-mib 0.25 --zero 1 --global-batch 32"),
@@ -233,6 +235,8 @@ REFUSALS = [
     ("ep", f"plan {EXPERTS} --cluster dgx-a100:1 --ep 3"), ("ep-dense", f"plan {TINY} --cluster dgx-a100:1 --ep 2"),
     ("gathered-local", f"plan {EXPERTS} --cluster local:2 --ep 2 --expert-exchange gathered"),
     ("fp8-local", f"plan {EXPERTS} --cluster local:2 --ep 2 --dispatch-fp8"),
+    ("compress", f"plan {TINY} --cluster dgx-a100:1 --compress gradients=int7"),
+    ("compress-zero2", f"plan {TINY} --cluster dgx-a100:1 --compress gradients=int8 --zero 2"),
     ("mesh-order", f"plan {TINY} --cluster dgx-a100:1 --mesh-order tp,dp"), ("zero", f"plan {TINY} --cluster dgx-a100:1 --zero 4"),
     ("zero-shards", f"plan {TINY} --cluster dgx-a100:1 --zero 1 --zero-shards 3"),
     ("precision", f"plan {TINY} --cluster dgx-a100:1 --precision fp7"), ("dropout", f"plan {TINY} --cluster local:1 --dropout 2"),
@@ -248,6 +252,7 @@ SMALL_EXPERTS = "--layers 2 --hidden 32 --heads 4 --seq 16 --global-batch 8 --ex
 # Real training: (name, ranks, model, flags).
 TRAININGS = [
     ("dp2", 2, SMALL, "--policy serial,ddp,priority --bucket-mib 0.01"),
+    ("dp2-compress", 2, SMALL, "--policy priority --compress gradients=int4-stochastic --compress-min 512 --zero 1"),
     ("dp2-clip", 2, SMALL, "--policy megatron-grad --clip-grad 0.3 --micro-batch 2 --optimizer sgd --lr 0.05"),
     ("dp2-zero1-clip", 2, SMALL, "--policy megatron-param --zero 1 --clip-grad 0.3 --bucket-size 8000"),
     ("dp2-zero2", 2, SMALL, "--policy weft --budget 0.1 --zero 2 --micro-batch 2 --eval-every 2 --eval-batches 1"),

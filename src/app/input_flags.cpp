@@ -1,4 +1,5 @@
 // The flags that say model, cluster, layout and options of policies, with their help.
+#include "app/compression_input.hpp"
 #include "app/inputs.hpp"
 #include "app/megatron_inputs.hpp"
 #include "cost/framework.hpp"
@@ -89,6 +90,7 @@ void declare_step_flags(Flags& flags) {
   flags.value("attention", "flash|unfused", "attention kernel", kLayout);
   flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
   flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
+  declare_compression_flags(flags, kLayout);
   flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
   flags.value(
       "schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),

@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames{"fp32", "bf16", "fp16", "fp8", "i32", "i64"};
+constexpr std::array<std::string_view, 7> kNames{"fp32", "bf16", "fp16", "fp8", "i32", "i64", "u8"};
 
 }  // namespace
 

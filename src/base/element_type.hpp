@@ -10,11 +10,13 @@
 namespace weft {
 
 // Files and messages between ranks use these numbers, so the order must not change. Floats come first (is_float).
-enum class ElementType : std::uint8_t { fp32, bf16, fp16, fp8, i32, i64 };
+// u8 is a byte of what a compressor made.
+enum class ElementType : std::uint8_t { fp32, bf16, fp16, fp8, i32, i64, u8 };
 
 constexpr Bytes size_of(ElementType type) {
   switch (type) {
     case ElementType::fp8:
+    case ElementType::u8:
       return {1};
     case ElementType::bf16:
     case ElementType::fp16:

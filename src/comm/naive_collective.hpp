@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/half_float.hpp"
 #include "collective/piece_sizes.hpp"
 #include "comm/reduce_kernels.hpp"
 
@@ -30,6 +31,8 @@ inline void store_value(ElementType type, std::byte* to, double value) {
       return put(static_cast<std::int32_t>(value));
     case ElementType::i64:
       return put(static_cast<std::int64_t>(value));
+    case ElementType::u8:
+      return put(static_cast<std::uint8_t>(value));
     case ElementType::fp8:
       break;
   }

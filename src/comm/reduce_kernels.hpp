@@ -13,10 +13,4 @@ namespace weft {
 void reduce_into(ElementType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
                  std::int64_t elements, double scale = 1);
 
-// One value each way, for tests and for filling buffers.
-std::uint16_t f16_from_float(float value);
-float float_from_f16(std::uint16_t bits);
-std::uint16_t bf16_from_float(float value);
-float float_from_bf16(std::uint16_t bits);
-
 }  // namespace weft

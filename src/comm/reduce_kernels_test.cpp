@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/half_float.hpp"
+
 namespace weft {
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "exec/bind_attention.hpp"
+#include "exec/bind_compression.hpp"
 #include "exec/bind_experts.hpp"
 #include "exec/bind_linear.hpp"
 #include "exec/bind_qk_norm.hpp"
@@ -314,6 +315,7 @@ void ComputeBinder::load_batch(std::int64_t step, MicroBatch micro_batch) const 
 
 BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   if (op.role == Role::update) return bind_update(op);
+  if (is_of_compression(op)) return bind_compression(view_, parameters_, settings_.seed, op);
   if (op.role != Role::grad_norm) no_kernel(op);
   // Every element of the model counts once, so this leaves out those that another rank answers for.
   std::vector<Vector> gradients;

@@ -66,6 +66,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, MicroBatch micro_
     add_message(op, micro_batch, ends);
   } else if (op.rule != Substitution::none) {
     add_leg(op, micro_batch, ends);
+  } else if (op.role == Role::grad_exchange || op.role == Role::grad_gather) {
+    add_encoded(op, ends);
   } else if (op.communication->collective == Collective::all_reduce) {
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
@@ -203,6 +205,18 @@ void TransferBinder::add_message(const Operation& op, MicroBatch micro_batch, En
   const bool whole = view_.original().value(value).elements() == sent;
   const std::int64_t begin = whole ? 0 : view_.coordinate(Axis::tp) * sent;
   ends.input.push_back(segment_of(view_.data(value, micro_batch) + begin, sent));
+}
+
+// Encoded shards have equal sizes and lie in the order of the members on both sides.
+void TransferBinder::add_encoded(const Operation& op, Ends& ends) const {
+  const Operation& original = view_.original().op(op.origins.front().operation);
+  const auto whole = [&](ValueId value) {
+    return segment_of(view_.data(value), view_.original().value(value).elements());
+  };
+  ends.input.push_back(whole(read_of(original, Operand::payload)));
+  ends.output.push_back(whole(write_of(original, Operand::payload)));
+  if (op.communication->collective != Collective::all_gather) return;
+  ends.slices.assign(view_.group_size(op.communication->group), elements_in(ends.input, op.communication->format));
 }
 
 // The sender of a message comes first.

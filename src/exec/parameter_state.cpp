@@ -9,13 +9,17 @@
 namespace weft {
 namespace {
 
-// Returns the value that a once-a-step reduction works on: it goes from what the update reads back to what backward
+// Returns the value that once-a-step reductions work on: it goes from what the update reads back to what backward
 // wrote.
 ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<OpId>>& writers, ValueId value) {
   for (;;) {
     const Operation& writer = graph.op(writers[value.index()].front());
-    if (!writer.is_transfer() || writer.per_micro_batch) return value;
-    value = read_of(writer, Operand::payload);
+    if (writer.per_micro_batch) return value;
+    if (writer.is_transfer()) {
+      value = read_of(writer, Operand::payload);
+    } else {
+      value = read_of(writer, writer.key.kind == OpKind::encode ? Operand::gradient : Operand::encoded);
+    }
   }
 }
 
@@ -29,7 +33,20 @@ ValueId gathered_from(const StepGraph& graph, const Operation& update, ValueId u
   return updated;
 }
 
+void find_errors(const StepGraph& graph, ClassId rank_class, ParameterState& p) {
+  for (const Operation& op : graph.operations) {
+    if (op.role != Role::grad_encode || op.rank_class != rank_class || op.layer != p.layer || op.subject != p.role) {
+      continue;
+    }
+    (encodes_sum(op) ? p.sum_error : p.gradient_error) = read_of(op, Operand::compression_error);
+  }
+}
+
 }  // namespace
+
+bool encodes_sum(const Operation& op) {
+  return op.role == Role::grad_encode && op.part == 1;
+}
 
 Role parameter_role(const Transformer& model, const Layout& layout, Role role) {
   return role == Role::head && model.tied_embeddings && layout.ends_meet() ? Role::embedding : role;
@@ -55,6 +72,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     p.state = read_of(op, Operand::optimizer_state);
     p.weight = gathered_from(graph, op, write_of(op, Operand::weight));
     p.gradient = before_reductions(graph, writers, p.reduced);
+    find_errors(graph, view.rank_class(), p);
     for (const auto& [part, whole] : {std::pair{write_of(op, Operand::weight), p.weight}, {p.reduced, p.gradient}}) {
       if (address(view.plan(), part, kOncePerStep) == address(view.plan(), whole, kOncePerStep)) continue;
       fail("the plan places '{}' apart from '{}'; weft run works in place", graph.value(part).name,
@@ -139,6 +157,18 @@ Vector ParameterStates::own_moment(const ParameterState& p, int which) const {
 Vector ParameterStates::own_master(const ParameterState& p) const {
   constexpr int kMaster = 2;  // behind the two moments
   return view_.data(p.weight).type == ElementType::fp32 ? own_weights(p) : own_moment(p, kMaster);
+}
+
+std::vector<HeldErrors> ParameterStates::errors_of(const ParameterState& p) const {
+  std::vector<HeldErrors> all;
+  if (p.gradient_error.valid()) {
+    all.push_back({{0, p.elements}, {view_.data(p.gradient_error), p.elements}});
+  }
+  if (p.sum_error.valid()) {
+    const ElementRange shard = view_.own_shard(p.elements, p.group);
+    all.push_back({shard, {view_.data(p.sum_error), shard.size()}, true});
+  }
+  return all;
 }
 
 void ParameterStates::set_weights(const ParameterState& p,

@@ -18,17 +18,29 @@ namespace weft {
 // Whose parameter an operation of this role works on: a head that is tied to the embedding of its own stage has none.
 Role parameter_role(const Transformer& model, const Layout& layout, Role role);
 
+// Returns whether it encodes the sums of a shard; other encodings are of a rank's own gradient.
+bool encodes_sum(const Operation& operation);
+
 struct ParameterState {
   std::int32_t layer = -1;
   Role role = Role::embedding;
   std::int64_t elements = 0;        // of this tensor-parallel rank, without the padding of ZeRO's shards
   GroupKind group = GroupKind::dp;  // whose members have ZeRO's shards of it
   std::vector<HeldTensor> tensors;
-  ValueId weight;            // whole; under ZeRO-3 this rank's shard
-  ValueId gradient;          // what backward sums up: whole; under ZeRO-2 and 3 a shard
-  ValueId reduced;           // what the update reads; in the memory of `gradient`
-  ValueId state;             // first moments, then second, then the master copy where weights are 16 bits wide
+  ValueId weight;    // whole; under ZeRO-3 this rank's shard
+  ValueId gradient;  // what backward sums up: whole; under ZeRO-2 and 3 a shard
+  ValueId reduced;   // what the update reads; in the memory of `gradient`
+  ValueId state;     // first moments, then second, then the master copy where weights are 16 bits wide
+  // What encodings have taken away of this rank's gradient, and of the sums of its shard; not valid: there are none.
+  ValueId gradient_error, sum_error;
   std::string name() const;  // "layer 3 qkv"
+};
+
+// Compression errors in a rank's memory, and of which elements of the parameter they are.
+struct HeldErrors {
+  ElementRange elements;
+  Vector errors;
+  bool of_sum = false;
 };
 
 class ParameterStates {
@@ -51,6 +63,8 @@ class ParameterStates {
   Vector own_moment(const ParameterState& p, int which) const;
   // Returns the weights in fp32 that the update works on: a copy of their own where the weights are 16 bits wide.
   Vector own_master(const ParameterState& p) const;
+  // Returns all compression errors of a parameter. Only their sum over ranks counts.
+  std::vector<HeldErrors> errors_of(const ParameterState& p) const;
   // Sets weights and their master copy to what `elements_of` says of a range of the parameter's elements.
   void set_weights(const ParameterState& p,
                    const std::function<std::span<const float>(ElementRange)>& elements_of) const;

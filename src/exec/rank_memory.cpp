@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "comm/reduce_kernels.hpp"
+#include "base/half_float.hpp"
 
 namespace weft {
 namespace {

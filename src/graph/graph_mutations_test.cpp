@@ -157,6 +157,10 @@ std::vector<std::size_t> checked_dims(OpKind kind) {
       return {0, 1};
     case OpKind::gate:
       return {0, 1, 2};
+    case OpKind::encode:  // another format may take as many bytes
+      return {0, 2};
+    case OpKind::decode:
+      return {0, 2, 3};
     case OpKind::elementwise:
     case OpKind::adam:
     case OpKind::square_sum:

@@ -56,6 +56,18 @@ void validate_numbers(const Layout& l) {
   if (l.grad_dtype == ElementType::fp8) fail("--grad-dtype fp8: must be fp32, bf16 or fp16");
 }
 
+void validate_compression(const Layout& l) {
+  if (!l.compress.is_on()) return;
+  const std::string_view format = name_of(l.compress.format);
+  require_positive("--compress-min", l.compress.min_elements);
+  if (l.dp * l.cp == 1) fail("--compress gradients={}: --dp 1 exchanges no gradients", format);
+  if (l.zero > 1) fail("--compress gradients={}: is for --zero 0 and 1, not {}", format, l.zero);
+  if (l.zero_shards > 0) fail("--compress gradients={}: is not for --zero-shards", format);
+  if (l.grad_dtype != ElementType::fp32) {
+    fail("--compress gradients={}: encodes gradients in fp32, not --grad-dtype {}", format, name_of(l.grad_dtype));
+  }
+}
+
 void validate_shards(const Layout& l, const Transformer& model) {
   if (l.zero_shards == 0) return;
   require_positive("--zero-shards", l.zero_shards);
@@ -259,6 +271,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_degrees(layout, devices);
   validate_numbers(layout);
   validate_shards(layout, model);
+  validate_compression(layout);
   validate_tensor_parallel(layout, model);
   validate_batches(layout, model);
   validate_layer_group(layout, model);

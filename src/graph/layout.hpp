@@ -9,6 +9,7 @@
 #include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
+#include "compress/compression_format.hpp"
 #include "graph/pipeline_schedule.hpp"
 #include "model/counts.hpp"
 #include "model/transformer.hpp"
@@ -26,6 +27,17 @@ std::string_view name_of(ExpertExchange exchange);
 
 // What --dispatch-fp8 sends: a byte for every element and a scale for every 128 (DeepSeek-V3 report, section 3.3.2).
 inline constexpr WireFormat kDispatchFp8{ElementType::fp8, 128, ElementType::fp32};
+
+// Gradients of data parallelism may travel encoded: every rank sends each shard to its owner, which adds the shards up
+// and, where ranks hold whole gradients, sends the sum encoded to all (as qgZ of ZeRO++ does, in one hop). What
+// encoding takes away is added to the gradient of the next step.
+struct GradientCompression {
+  CompressionFormat format = CompressionFormat::none;
+  std::int64_t min_elements = 1 << 16;  // smaller parameters travel as they are
+  friend bool operator==(const GradientCompression&, const GradientCompression&) = default;
+  bool is_on() const { return format != CompressionFormat::none; }
+  bool takes(std::int64_t elements) const { return is_on() && elements >= min_elements; }
+};
 
 struct Layout {
   std::int64_t tp = 1, cp = 1, dp = 1, pp = 1;
@@ -54,7 +66,8 @@ struct Layout {
   AttentionKernel attention = AttentionKernel::flash;
   ElementType precision = ElementType::bf16;
   ElementType grad_dtype = ElementType::fp32;  // what gradients are accumulated and reduced in
-  double clip_grad = 0;                        // global-norm limit; 0: no clipping
+  GradientCompression compress = {};
+  double clip_grad = 0;  // global-norm limit; 0: no clipping
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::vector<std::int64_t> stage_layers = {};  // layers of each chunk in model order; empty: as even as possible
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first

@@ -38,7 +38,9 @@ enum class Operand : std::uint8_t {
   gradient,      // of parameters, as the norm and the update read it
   square_sum,    // of gradients: the square of their norm
   optimizer_state,
-  payload  // what a transfer carries, before and after
+  encoded,            // what a compressor made of gradients
+  compression_error,  // what encodings have taken away and the next one adds
+  payload             // what a transfer carries, before and after
 };
 inline constexpr int kOperands = static_cast<int>(Operand::payload) + 1;
 std::string_view name_of(Operand operand);

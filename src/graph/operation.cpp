@@ -1,6 +1,8 @@
 #include "graph/operation.hpp"
 
+#include "base/checked.hpp"
 #include "base/enum_name.hpp"
+#include "base/error.hpp"
 
 namespace weft {
 
@@ -17,25 +19,41 @@ std::string_view name_of(Role role) {
       "head loss embedding_reduce attention_gather attention_reduce ffn_gather ffn_reduce kv_gather kv_reduce "
       "expert_dispatch expert_combine expert_gather expert_reduce head_gather head_reduce loss_reduce stage_input "
       "stage_output stage_gather grad_reduce shard_reduce replica_reduce tied_reduce param_gather norm_reduce "
-      "grad_norm update");
+      "grad_exchange grad_gather grad_encode grad_merge grad_decode grad_norm update");
   return enum_name(kNames, role);
 }
 
 std::string_view name_of(OpKind kind) {
-  static constexpr std::string_view kNames[] = {"gemm",          "attention", "norm", "elementwise", "gather_rows",
-                                                "cross_entropy", "gate",      "adam", "square_sum",  "transfer"};
+  static constexpr std::string_view kNames[] = {"gemm",        "attention",     "norm",   "elementwise",
+                                                "gather_rows", "cross_entropy", "gate",   "adam",
+                                                "square_sum",  "encode",        "decode", "transfer"};
   return enum_name(kNames, kind);
 }
 
 std::size_t dimensions_of(OpKind kind) {
-  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 0};
+  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 3, 4, 0};
   return kDimensions[static_cast<std::size_t>(kind)];
+}
+
+CompressionFormat compression_of(const OpKey& key) {
+  WEFT_CHECK(key.kind == OpKind::encode || key.kind == OpKind::decode);
+  return static_cast<CompressionFormat>(key.dims[1]);
+}
+
+Bytes encoded_shards(CompressionFormat format, std::int64_t elements, std::int64_t shards) {
+  const std::int64_t shard = (elements + shards - 1) / shards;
+  return {checked_product({shards, encoded_bytes(format, shard).value}, "encoded shards")};
 }
 
 namespace {
 
 double dim(const OpKey& key, std::size_t i) {
   return static_cast<double>(key.dims[i]);
+}
+
+// Bytes of `elements` in so many shards, each encoded by itself.
+double encoded_traffic(const OpKey& key, std::int64_t shards) {
+  return static_cast<double>(encoded_shards(compression_of(key), key.dims[0], shards).value);
 }
 
 // Forward is two products (scores, weighted values), backward four; a flash kernel recomputes the scores: five.
@@ -94,6 +112,10 @@ double memory_traffic(const OpKey& key) {
       return dim(key, 0) * dim(key, 1);
     case OpKind::square_sum:
       return size * dim(key, 0);
+    case OpKind::encode:  // reads gradients and errors, writes errors and codes, in fp32
+      return 12 * dim(key, 0) + encoded_traffic(key, key.dims[2]);
+    case OpKind::decode:
+      return 4 * dim(key, 0) + dim(key, 3) * encoded_traffic(key, key.dims[2]);
     case OpKind::transfer:
       return 0;
   }

@@ -10,6 +10,7 @@
 #include "base/ids.hpp"
 #include "base/units.hpp"
 #include "collective/collective.hpp"
+#include "compress/compression_format.hpp"
 
 namespace weft {
 
@@ -77,7 +78,12 @@ enum class Role : std::uint8_t {
   tied_reduce,
   param_gather,
   norm_reduce,
+  grad_exchange,  // of encoded gradients: everybody gets all summands of its shard
+  grad_gather,    // of encoded sums
   // once a step
+  grad_encode,  // of gradients or of their sums, with what earlier encodings took away
+  grad_merge,   // decodes the summands of a shard and adds them up
+  grad_decode,
   grad_norm,
   update
 };
@@ -95,6 +101,8 @@ enum class OpKind : std::uint8_t {
   gate,           // dims: tokens, experts, choices of a token
   adam,           // dims: parameters, bytes moved per parameter
   square_sum,     // dims: elements
+  encode,         // dims: elements, compression format, shards that are encoded apart
+  decode,         // dims: elements, compression format, encoded shards side by side, summands of each element
   transfer        // a collective or a message
 };
 std::string_view name_of(OpKind kind);
@@ -110,6 +118,11 @@ struct OpKey {
   std::array<std::int64_t, 6> dims{};
   friend auto operator<=>(const OpKey&, const OpKey&) = default;
 };
+
+// Returns the format of an encode or decode.
+CompressionFormat compression_of(const OpKey& key);
+// Returns the bytes of `elements` in equal shards, each encoded by itself; the last one is padded.
+Bytes encoded_shards(CompressionFormat format, std::int64_t elements, std::int64_t shards);
 
 // A multiply-add is two. Attention counts the whole score matrix; `executed` halves it where the kernel skips it.
 Flops model_flops(const OpKey& key);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "compress/compression_format.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/json/json_reader.hpp"
 
@@ -39,6 +40,15 @@ void read_name(const JsonObject& object, const std::string& key, Enum last, Enum
   if (object.has(key)) result = static_cast<Enum>(object.one_of(key, names_up_to(last)));
 }
 
+GradientCompression read_compression(const JsonObject& object) {
+  object.allow_only(std::vector<std::string>{"gradients", "min_elements"});
+  GradientCompression compression;
+  compression.format =
+      static_cast<CompressionFormat>(object.one_of("gradients", names_up_to(CompressionFormat::random_k)));
+  compression.min_elements = object.integer_or("min_elements", compression.min_elements, 1, kMaxDegree);
+  return compression;
+}
+
 }  // namespace
 
 ordered_json layout_to_json(const Layout& layout) {
@@ -61,6 +71,10 @@ ordered_json layout_to_json(const Layout& layout) {
                       {"clip_grad", layout.clip_grad},
                       {"schedule", name_of(layout.schedule)}};
   if (layout.zero_shards > 0) result["zero_shards"] = layout.zero_shards;
+  if (layout.compress.is_on()) {
+    result["compress"] = {{"gradients", name_of(layout.compress.format)},
+                          {"min_elements", layout.compress.min_elements}};
+  }
   if (layout.layer_group > 1) result["layer_group"] = layout.layer_group;
   if (!layout.dropout) result["dropout"] = false;
   if (layout.expert_exchange != ExpertExchange::padded) result["expert_exchange"] = name_of(layout.expert_exchange);
@@ -79,7 +93,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
                                              "recompute",    "attention",    "precision",     "grad_dtype",
                                              "clip_grad",    "schedule",     "stage_layers",  "mesh_order",
                                              "dropout",      "dispatch_fp8", "ep_forwarding", "expert_exchange",
-                                             "zero_shards",  "layer_group"});
+                                             "zero_shards",  "layer_group",  "compress"});
   Layout layout;
   layout.tp = object.integer_or("tp", layout.tp, 1, kMaxDegree);
   layout.pp = object.integer_or("pp", layout.pp, 1, kMaxDegree);
@@ -94,6 +108,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
   layout.zero = static_cast<int>(object.integer_or("zero", layout.zero, 0, 3));
   layout.zero_shards = object.has("zero_shards") ? object.integer("zero_shards", 1, kMaxDegree) : 0;
   layout.layer_group = object.integer_or("layer_group", layout.layer_group, 1, kMaxDegree);
+  if (object.has("compress")) layout.compress = read_compression(object.object("compress"));
   layout.sequence_parallel = object.boolean_or("sequence_parallel", layout.sequence_parallel);
   layout.dropout = object.boolean_or("dropout", layout.dropout);
   read_name(object, "expert_exchange", ExpertExchange::gathered, layout.expert_exchange);

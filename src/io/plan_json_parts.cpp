@@ -18,6 +18,10 @@
 namespace weft {
 namespace {
 
+// What values and transfers of a plan consist of. Integers are of the runtime's own messages.
+constexpr ElementType kPlanTypes[] = {ElementType::fp32, ElementType::bf16, ElementType::fp16, ElementType::fp8,
+                                      ElementType::u8};
+
 using nlohmann::json;
 
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
@@ -81,7 +85,7 @@ ValueReader::ValueReader(const PlanCounts& counts)
             "waits",
             "frame"},
       kinds_(names_up_to(ValueKind::scalar)),
-      dtypes_(names_up_to(ElementType::fp8)),
+      dtypes_(names_of(kPlanTypes)),
       axes_(kAxisNames.begin(), kAxisNames.end()),
       shares_(names_up_to(Share::mirrored)) {}
 
@@ -91,7 +95,7 @@ Value ValueReader::value(const JsonObject& object) const {
   value.name = object.string("name");
   value.rank_class = {static_cast<std::int32_t>(object.integer("class", 0, counts_.classes - 1))};
   value.kind = static_cast<ValueKind>(object.one_of("kind", kinds_));
-  value.dtype = static_cast<ElementType>(object.one_of("dtype", dtypes_));
+  value.dtype = kPlanTypes[object.one_of("dtype", dtypes_)];
   if (object.array("shape").size() > kMaxShape) {
     object.reject("shape", fmt::format("an array of at most {} dimensions", kMaxShape));
   }
@@ -131,7 +135,7 @@ OperationReader::OperationReader(const PlanCounts& counts)
       roles_(names_up_to(Role::update)),
       operands_(names_up_to(Operand::payload)),
       kinds_(names_up_to(OpKind::transfer)),
-      dtypes_(names_up_to(ElementType::fp8)),
+      dtypes_(names_of(kPlanTypes)),
       collectives_(names_up_to(Collective::barrier)),
       algorithms_(names_up_to(Algorithm::native)),
       groups_(names_of(group_kinds())),
@@ -184,7 +188,7 @@ OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
   OpKey key;
   key.kind = static_cast<OpKind>(object.one_of("kind", kinds_));
   key.phase = object.has("key_phase") ? static_cast<Phase>(object.one_of("key_phase", phases_)) : phase;
-  key.dtype = static_cast<ElementType>(object.one_of("dtype", dtypes_));
+  key.dtype = kPlanTypes[object.one_of("dtype", dtypes_)];
   key.causal_half = object.boolean_or("causal_half", false);
   if (object.array("dims").size() > key.dims.size()) {
     object.reject("dims", fmt::format("an array of at most {} integers", key.dims.size()));
@@ -213,8 +217,8 @@ Communication OperationReader::read_communication(const JsonObject& object, Elem
 
 WireFormat OperationReader::read_wire(const JsonObject& object) const {
   object.allow_only(std::array<std::string, 3>{"type", "block", "scale"});
-  return {static_cast<ElementType>(object.one_of("type", dtypes_)), small_integer_or(object, "block", 0, 0, kMaxInt32),
-          static_cast<ElementType>(object.one_of("scale", dtypes_))};
+  return {kPlanTypes[object.one_of("type", dtypes_)], small_integer_or(object, "block", 0, 0, kMaxInt32),
+          kPlanTypes[object.one_of("scale", dtypes_)]};
 }
 
 void OperationReader::read_dependencies(const JsonObject& object, Operation& op) const {

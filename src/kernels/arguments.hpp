@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "compress/compression_format.hpp"
 #include "kernels/matrix.hpp"
 
 namespace weft {
@@ -83,6 +84,15 @@ struct GradientClip {
   double limit = 0;
 };
 inline constexpr double kClipEpsilon = 1e-6;
+
+// Shards of a tensor, each encoded by itself (compress/compressor.hpp), one after the other, each in the room of a
+// full one. There may be several such tensors, whose elements are added up when they are decoded.
+struct EncodedShards {
+  CompressionFormat format = CompressionFormat::none;
+  std::int64_t elements = 0;  // of a full shard
+  std::int64_t shards = 1;    // of a tensor
+  Vector bytes;
+};
 
 // A parameter that an optimizer changes in place.
 struct UpdatedParameter {

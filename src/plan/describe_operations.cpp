@@ -11,6 +11,8 @@ TrafficKind traffic_kind(const Operation& op) {
   switch (op.role) {
     case Role::grad_reduce:
     case Role::shard_reduce:
+    case Role::grad_exchange:
+    case Role::grad_gather:
       return TrafficKind::dp_grad;
     case Role::param_gather:
       return TrafficKind::param_gather;

@@ -4,6 +4,7 @@
 #include "app/against/against_command.hpp"
 #include "app/cli.hpp"
 #include "app/commands.hpp"
+#include "app/compression_input.hpp"
 #include "app/flags.hpp"
 #include "app/framework_inputs.hpp"
 #include "app/inputs.hpp"
@@ -23,6 +24,7 @@
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "planner/policy/policy.hpp"
+#include "study/plan/compression_choice.hpp"
 #include "study/plan/fitting_layouts.hpp"
 #include "study/plan/plan_study.hpp"
 
@@ -68,9 +70,29 @@ void declare_plan_flags(Flags& flags) {
   declare_plan_file_flags(flags);
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
+  flags.value("max-error", "X",
+              "with --compress auto: the largest relative error of an encoded gradient (default: 0.01)");
   declare_lengths_flag(flags);
   declare_sweep_flags(flags);
   declare_against_flags(flags);
+}
+
+// Predictions decide what is compressed; they are made with the first policy that needs no search.
+std::optional<CompressionChoice> decide_compression(const Flags& flags, const std::vector<std::string>& policies,
+                                                    const Profile& profile, Inputs& inputs) {
+  const std::optional<double> max_error = error_of_chosen_compression(flags);
+  if (!max_error) return std::nullopt;
+  const bool takes_named = flags.given("policy") && !searches(policies.front());
+  CompressionChoice choice =
+      choose_compression(inputs, profile, *max_error, takes_named ? policies.front() : "priority");
+  inputs.layout.compress = choice.best().compress;
+  return choice;
+}
+
+void print_compression(const CompressionChoice& choice, bool all, std::ostream& out) {
+  out << fmt::format("--compress auto: {}\n", compression_choice_line(choice));
+  if (all) out << compression_options_text(choice);
+  out << "\n";
 }
 
 // Of Megatron's flags that none of the policies reads.
@@ -132,6 +154,9 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const PlanFileOptions file_options = read_plan_file_options(flags);
   std::vector<std::string> policies = read_policies(flags);
   const std::vector<std::int64_t> lengths = read_lengths(flags);
+  if (error_of_chosen_compression(flags) && (flags.given("sweep") || !lengths.empty())) {
+    fail("--compress auto: is not for --{}; give a format", lengths.empty() ? "sweep" : "lengths");
+  }
   if (!lengths.empty()) {
     for (const char* other : {"sweep", "explain", "explain-full"}) {
       if (flags.given(other)) fail("--lengths: is not for --{}; give --seq", other);
@@ -150,7 +175,9 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::string launched = names_policies ? "" : flags.text("policy").value_or("");
   if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);
-  PlanStudy study = study_plan(read_searched_inputs(flags, err), policies, profile, progress_bars(terminal_of(err)));
+  Inputs inputs = read_searched_inputs(flags, err);
+  const std::optional<CompressionChoice> compression = decide_compression(flags, policies, profile, inputs);
+  PlanStudy study = study_plan(inputs, policies, profile, progress_bars(terminal_of(err)));
   const bool fits = study.policies[study.best].fits;
   if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
@@ -158,6 +185,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   nlohmann::ordered_json json = explained_json(study, explained);
   add_launch_gain(json, gain);
   add_ignored_flags(json, ignored);
+  if (compression) json["compression"] = compression_choice_line(*compression);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) {
     written = write_plan_files(study, *folder, file_options);
@@ -166,6 +194,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
+    if (compression) print_compression(*compression, explains(flags), out);
     print_explained(flags, study, explained, launch_gain_line(gain), out);
     out << written_line(written);
   }

@@ -123,6 +123,8 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"dropout", {"0.3"}},
       {"recompute", {"full"}},
       {"attention", {"unfused"}},
+      {"compress", {"gradients=int8"}},
+      {"compress-min", {"100", {{"compress", "gradients=int8"}}}},
       {"clip-grad", {"1"}},
       {"schedule", {"gpipe", stages}},
       {"stage-layers", {"1,3", stages}},

@@ -227,6 +227,7 @@ cudaError_t reduce_places(const DeviceReduction& how, std::span<const DeviceSum>
     case ElementType::i64:
       return reduce_by<std::int64_t>(how, sums, stream);
     case ElementType::fp8:
+    case ElementType::u8:
       break;
   }
   return cudaErrorInvalidValue;

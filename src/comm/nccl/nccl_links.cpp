@@ -35,10 +35,11 @@ ncclDataType_t type_of(ElementType type) {
       return ncclInt32;
     case ElementType::i64:
       return ncclInt64;
-    case ElementType::fp8:
+    case ElementType::u8:
+    case ElementType::fp8:  // is refused when calls are prepared
       break;
   }
-  return ncclUint8;  // is refused when calls are prepared
+  return ncclUint8;
 }
 
 ncclRedOp_t op_of(ReduceOp op) {

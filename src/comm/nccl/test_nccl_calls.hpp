@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/half_float.hpp"
 #include "collective/algorithms.hpp"
 #include "comm/naive_collective.hpp"
 #include "comm/stream_collectives.hpp"

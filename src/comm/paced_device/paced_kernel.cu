@@ -164,6 +164,7 @@ cudaError_t start_kernel(const PacedLaunch& launch, cudaStream_t stream) {
       return start<std::int64_t>(launch, stream);
     case ElementType::fp16:
     case ElementType::fp8:
+    case ElementType::u8:
       break;
   }
   return cudaErrorInvalidValue;

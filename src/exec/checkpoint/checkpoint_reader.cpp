@@ -25,14 +25,15 @@ struct PlacedPart {
   }
 };
 
-// Copies what both have; how many elements that is.
-std::int64_t copy_common(const PlacedPart<const float>& from, const PlacedPart<float>& to) {
+// Calls take(elements of from, elements of to, count) for all that both have; returns how many elements that is.
+template <class Take>
+std::int64_t for_common(const PlacedPart<const float>& from, const PlacedPart<float>& to, const Take& take) {
   const ElementRange rows = overlap(from.rows, to.rows);
   std::int64_t copied = 0;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const ElementRange columns = overlap(from.columns_in(row), to.columns_in(row));
     if (columns.empty()) continue;
-    std::copy_n(from.at(row, columns.begin), columns.size(), to.at(row, columns.begin));
+    take(from.at(row, columns.begin), to.at(row, columns.begin), columns.size());
     copied += columns.size();
   }
   return copied;
@@ -66,7 +67,8 @@ void CheckpointReader::read(const std::vector<HeldTensor>& tensors, TensorKind k
       if (sources != sources_.end()) {
         for (const Source& source : sources->second) {
           const StoredPiece& piece = *source.piece;
-          copied += copy_common({piece.rows, piece.columns, piece.elements, source.data}, to);
+          copied += for_common({piece.rows, piece.columns, piece.elements, source.data}, to,
+                               [](auto from, auto into, std::int64_t count) { std::copy_n(from, count, into); });
         }
       }
       if (copied != elements.size()) {
@@ -76,6 +78,46 @@ void CheckpointReader::read(const std::vector<HeldTensor>& tensors, TensorKind k
     });
   }
 }
+
+template <class Part>
+void CheckpointReader::add_up(const std::string& tensor, TensorKind kind, const Part& to) const {
+  const auto sources = sources_.find({tensor, kind});
+  if (sources == sources_.end()) return;
+  for (const Source& source : sources->second) {
+    const StoredPiece& piece = *source.piece;
+    for_common({piece.rows, piece.columns, piece.elements, source.data}, to,
+               [](auto from, auto into, auto count) { std::transform(from, from + count, into, into, std::plus<>()); });
+  }
+}
+
+void CheckpointReader::add_up_errors(const std::vector<HeldTensor>& tensors, ElementRange range,
+                                     std::span<float> sums) const {
+  std::ranges::fill(sums, 0.0F);
+  for (const HeldTensor& tensor : tensors) {
+    const ElementRange in_part{range.begin - tensor.offset, range.end - tensor.offset};
+    for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, ElementRange elements, std::int64_t at) {
+      const PlacedPart<float> to{rows, columns, elements, sums.subspan(tensor.offset + at - range.begin)};
+      for (const TensorKind kind : {TensorKind::gradient_error, TensorKind::sum_error}) {
+        add_up(tensor.whole.name, kind, to);
+      }
+    });
+  }
+}
+
+namespace {
+
+// All that any rank has held back of a shard goes on at the rank that has this shard, so nothing is lost, however many
+// ranks there were and are.
+void load_errors(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
+                 const ParameterState& p) {
+  if (!p.gradient_error.valid() || is_tied_head(p)) return;  // the embedding's stage takes those of both
+  const ElementRange shard = view.own_shard(p.elements, p.group);
+  std::vector<float> sums(shard.size());
+  checkpoint.add_up_errors(p.tensors, shard, sums);
+  view.memory().write(sums, parameters.errors_of(p).front().errors.slice(shard.begin, shard.end));
+}
+
+}  // namespace
 
 void load_state(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
                 const std::vector<TensorKind>& kinds) {
@@ -94,6 +136,7 @@ void load_state(const CheckpointReader& checkpoint, const RankView& view, const 
         view.memory().write(read(p, kind, parameters.own(p)), moment);
       }
     }
+    load_errors(checkpoint, view, parameters, p);
   }
 }
 

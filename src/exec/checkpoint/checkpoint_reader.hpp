@@ -22,18 +22,24 @@ class CheckpointReader {
   // Elements `range` of a rank's parameter; padding is zero. Throws Error naming a tensor that is not there whole.
   void read(const std::vector<HeldTensor>& tensors, TensorKind kind, ElementRange range, std::span<float> out) const;
 
+  // The sum of all compression errors of these elements; zero where there are none.
+  void add_up_errors(const std::vector<HeldTensor>& tensors, ElementRange range, std::span<float> sums) const;
+
  private:
   struct Source {
     const StoredPiece* piece;
     std::span<const float> data;
   };
+  template <class Part>
+  void add_up(const std::string& tensor, TensorKind kind, const Part& to) const;
+
   std::filesystem::path folder_;
   CheckpointManifest manifest_;
   std::vector<std::unique_ptr<MappedFile>> files_;
   std::map<std::pair<std::string, TensorKind>, std::vector<Source>> sources_;
 };
 
-// Weights and moments of a rank, as it needs them to begin a step: where initial weights would be.
+// Weights, moments and compression errors of a rank, as it needs them to begin a step: where initial weights would be.
 void load_state(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
                 const std::vector<TensorKind>& kinds);
 

@@ -11,8 +11,10 @@
 
 namespace weft {
 
-enum class TensorKind : std::uint8_t { weight, first_moment, second_moment };
-inline constexpr std::string_view kTensorKindNames[] = {"weight", "first_moment", "second_moment"};
+// Of errors of gradients there may be several pieces with the same elements; the sum of all errors counts.
+enum class TensorKind : std::uint8_t { weight, first_moment, second_moment, gradient_error, sum_error };
+inline constexpr std::string_view kTensorKindNames[] = {"weight", "first_moment", "second_moment", "gradient_error",
+                                                        "sum_error"};
 
 // Elements `elements` of the rectangle rows x columns of a tensor, the rectangle taken row by row.
 struct StoredPiece {

@@ -13,7 +13,28 @@ std::vector<std::int64_t> shape_of(const StoredPiece& piece, const ParameterTens
   return {piece.rows.size(), piece.columns.size()};
 }
 
+// Adds the pieces of elements `share`, which `part` holds from element `begin` of the parameter on.
+void add_pieces(const ParameterState& p, std::size_t parameter, TensorKind kind, ElementRange share, const Vector& part,
+                std::int64_t begin_of_part, std::vector<OwnedPiece>& pieces) {
+  const bool is_error = kind == TensorKind::gradient_error || kind == TensorKind::sum_error;
+  for (const HeldTensor& tensor : p.tensors) {
+    if (tensor.copy && !(is_error && is_tied_head(p))) continue;
+    const ElementRange in_part{share.begin - tensor.offset, share.end - tensor.offset};
+    for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, auto elements, std::int64_t at) {
+      OwnedPiece piece{{tensor.whole.name, kind, rows, columns, elements, 0}, parameter, {}, {}};
+      const std::int64_t begin = tensor.offset + at - begin_of_part;
+      piece.source = part.slice(begin, begin + elements.size());
+      piece.shape = shape_of(piece.stored, tensor.whole);
+      pieces.push_back(std::move(piece));
+    });
+  }
+}
+
 }  // namespace
+
+bool is_tied_head(const ParameterState& p) {
+  return p.role == Role::head && p.tensors.front().whole.repeated;
+}
 
 std::vector<TensorKind> kinds_of(const TrainSettings& settings) {
   if (settings.optimizer == Optimizer::adam) {
@@ -29,18 +50,11 @@ std::vector<OwnedPiece> owned_pieces(const ParameterStates& parameters, const st
     const ParameterState& p = parameters.all()[i];
     const ElementRange own = parameters.own(p), share = parameters.saved(p);
     for (const TensorKind kind : kinds) {
-      const Vector part = own_part(parameters, p, kind);
-      for (const HeldTensor& tensor : p.tensors) {
-        if (tensor.copy) continue;
-        const ElementRange in_part{share.begin - tensor.offset, share.end - tensor.offset};
-        for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, auto elements, std::int64_t at) {
-          OwnedPiece piece{{tensor.whole.name, kind, rows, columns, elements, 0}, i, {}, {}};
-          const std::int64_t begin = tensor.offset + at - own.begin;
-          piece.source = part.slice(begin, begin + elements.size());
-          piece.shape = shape_of(piece.stored, tensor.whole);
-          pieces.push_back(std::move(piece));
-        });
-      }
+      add_pieces(p, i, kind, share, own_part(parameters, p, kind), own.begin, pieces);
+    }
+    for (const HeldErrors& held : parameters.errors_of(p)) {
+      add_pieces(p, i, held.of_sum ? TensorKind::sum_error : TensorKind::gradient_error, held.elements, held.errors,
+                 held.elements.begin, pieces);
     }
   }
   return pieces;

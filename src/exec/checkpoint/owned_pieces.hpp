@@ -16,12 +16,16 @@ struct OwnedPiece {
   std::vector<std::int64_t> shape;  // in a file: that of the rectangle, or one dimension
 };
 
+// Returns whether it is a head whose weights the embedding of another stage has too. Their gradients are summed, so
+// each has compression errors of its own, whereas those of other copies are the same.
+bool is_tied_head(const ParameterState& p);
+
 // What the optimizer of a run keeps beside the weights.
 std::vector<TensorKind> kinds_of(const TrainSettings& settings);
 
 // In order, those of a parameter one after the other. Over all ranks every element of every tensor is there once:
 // ranks that hold the same (data-parallel ones without ZeRO, replicas of a shard) share the writing. Padding is left
-// out.
+// out. Of compression errors every rank answers for its own.
 std::vector<OwnedPiece> owned_pieces(const ParameterStates& parameters, const std::vector<TensorKind>& kinds);
 
 // Elements `elements` of a rank's part of a tensor, as the rectangles (or parts of such) that the whole knows them by;

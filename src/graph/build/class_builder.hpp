@@ -99,6 +99,11 @@ class ClassBuilder {
   void weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads);
   void finish_step();
   ValueId reduce_gradient(const Parameter& p, ValueId grad, Role stage);
+  // Compressed gradients (compression.cpp).
+  bool is_compressed(const Parameter& p) const;
+  ValueId compress_gradient(const Parameter& p, ValueId grad, Role stage);
+  ValueId encode_gradient(const Parameter& p, ValueId grad, std::int64_t shard_count, const char* suffix);
+  ValueId decode_gradient(const Parameter& p, ValueId encoded, Role role, OpKey key, const char* suffix);
   void emit_updates();
   ValueId emit_norm(const std::vector<ValueId>& gradients);
   void emit_update(const Parameter& p, ValueId gradient, ValueId norm);

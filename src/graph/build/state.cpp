@@ -96,7 +96,8 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
 }
 
 // Adds one reduction between the accumulated gradient and the one that the update reads: over tensor-parallel replicas,
-// data parallelism, replicas of shards, or the other copy of tied embeddings. Returns what the next one reads.
+// data parallelism (in three stages where it is compressed), replicas of shards, or the other copy of tied embeddings.
+// Returns what the next one reads.
 ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role stage) {
   const std::string name = label(name_of(p.role));
   const std::int64_t own = graph_.value(grad).elements();
@@ -120,8 +121,9 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
     if (!p.tied) return grad;
     return reduce(Collective::all_reduce, GroupKind::tied, ".grad.tied", own, own);
   }
+  if (is_compressed(p)) return compress_gradient(p, grad, stage);
   const std::int64_t n = shards(p.group);
-  if (n == 1 || layout_.zero >= 2) return grad;
+  if (n == 1 || layout_.zero >= 2 || stage != Role::grad_reduce) return grad;
   if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, own);
   const std::int64_t shard = (p.elements + n - 1) / n;
   return reduce(Collective::reduce_scatter, p.group, ".grad.shard", shard, shard * n);
@@ -198,7 +200,8 @@ void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId nor
 void ClassBuilder::emit_updates() {
   std::vector<ValueId> reduced;
   for (const Parameter& p : parameters_) reduced.push_back(p.gradient);
-  for (const Role stage : {Role::replica_reduce, Role::grad_reduce, Role::shard_reduce, Role::tied_reduce}) {
+  for (const Role stage : {Role::replica_reduce, Role::grad_reduce, Role::grad_merge, Role::grad_decode,
+                           Role::shard_reduce, Role::tied_reduce}) {
     // Gradients become whole in the order in which backward finishes them: last layer first.
     for (std::size_t i = parameters_.size(); i-- > 0;) {
       chunk_ = parameters_[i].chunk;

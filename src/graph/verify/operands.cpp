@@ -84,6 +84,8 @@ constexpr OperandRule kRules[] = {
      {weight, square_sum},
      {weight, optimizer_state},
      {}},
+    {OpKind::encode, Phase::optimizer, {}, {gradient, compression_error}, {}, {encoded, compression_error}, {}},
+    {OpKind::decode, Phase::optimizer, {}, {encoded}, {}, {gradient}, {}},
 };
 
 const OperandRule* rule_for(const Operation& op) {

@@ -36,6 +36,10 @@ class ShapeRules {
         return adam();
       case OpKind::square_sum:
         return equal("elements read", read(ValueKind::gradient), dims_[0]);
+      case OpKind::encode:
+        return encode();
+      case OpKind::decode:
+        return decode();
       case OpKind::transfer:
         return;  // verify_transfers
     }
@@ -168,6 +172,32 @@ class ShapeRules {
     if (std::any_of(op_.writes.begin(), op_.writes.end(), fits)) return;
     if (std::any_of(op_.reads.begin(), op_.reads.end(), fits)) return;
     reject(graph_, op_, "no value it reads or writes has the {} elements of its key", elements);
+  }
+
+  void require_format() const {
+    if (dims_[1] < 1 || dims_[1] >= kCompressionFormats) {
+      reject(graph_, op_, "its key names the compression format {}, and there are 1 to {}", dims_[1],
+             kCompressionFormats - 1);
+    }
+    if (dims_[2] < 1) reject(graph_, op_, "its key has {} shards", dims_[2]);
+  }
+
+  std::int64_t read(Operand operand) const { return graph_.value(read_of(op_, operand)).elements(); }
+
+  void encode() const {
+    require_format();
+    equal("gradients read", read(Operand::gradient), dims_[0]);
+    equal("errors read", read(Operand::compression_error), dims_[0]);
+    equal("errors written", written(Operand::compression_error), dims_[0]);
+    equal("bytes written", written(Operand::encoded),
+          encoded_shards(compression_of(op_.key), dims_[0], dims_[2]).value);
+  }
+
+  void decode() const {
+    require_format();
+    equal("gradients written", written(Operand::gradient), dims_[0]);
+    equal("bytes read", read(Operand::encoded),
+          product({dims_[3], encoded_shards(compression_of(op_.key), dims_[0], dims_[2]).value}));
   }
 
   void adam() const {

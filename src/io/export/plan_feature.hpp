@@ -32,6 +32,7 @@ enum class Feature : std::uint8_t {
   zero_shards,
   precision,
   gradient_type,
+  gradient_compression,
   gradient_clipping,
   dropout,
   recompute,

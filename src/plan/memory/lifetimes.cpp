@@ -78,11 +78,34 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
   return lifetimes;
 }
 
+namespace {
+
+bool carries_encoded(const Operation& op) {
+  return op.role == Role::grad_exchange || op.role == Role::grad_gather;
+}
+
+// When a gradient has been encoded nobody needs it any more, so the decoded sum takes its memory.
+void store_sums_in_gradients(const Plan& plan, std::vector<ValueId>& storage) {
+  const std::vector<std::vector<OpId>> writers = writers_of(plan.graph);
+  const auto writer_of = [&](ValueId value) {
+    return value.valid() && !writers[value.index()].empty() ? &plan.graph.op(writers[value.index()].front()) : nullptr;
+  };
+  for (const Operation& op : plan.graph.operations) {
+    if (op.role != Role::grad_merge && op.role != Role::grad_decode) continue;
+    const Operation* const transfer = writer_of(find_read(op, Operand::encoded));
+    const Operation* const encode = transfer == nullptr ? nullptr : writer_of(find_read(*transfer, Operand::payload));
+    if (encode == nullptr || encode->role != Role::grad_encode) continue;  // the verifier says why that is wrong
+    storage[write_of(op, Operand::gradient).index()] = read_of(*encode, Operand::gradient);
+  }
+}
+
+}  // namespace
+
 std::vector<ValueId> find_storage(const Plan& plan) {
   std::vector<ValueId> storage;
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) storage.push_back(make_id<ValueId>(i));
   for (const Operation& op : plan.graph.operations) {
-    if (op.per_micro_batch) continue;
+    if (op.per_micro_batch || carries_encoded(op)) continue;
     for (const auto& [in, out] : carried_by(op)) {
       if (plan.graph.value(in).kind == ValueKind::scalar) continue;
       // A reduction ends where it began; a gather's own shard already lies inside the whole.
@@ -93,6 +116,7 @@ std::vector<ValueId> find_storage(const Plan& plan) {
       }
     }
   }
+  store_sums_in_gradients(plan, storage);
   for (ValueId& value : storage) {
     while (storage[value.index()] != value) value = storage[value.index()];
   }

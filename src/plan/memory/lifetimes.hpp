@@ -28,7 +28,8 @@ struct Lifetime {
 // what, the placer shares the memory that this leaves free, and there is nothing that placing anew could leave behind.
 std::vector<Lifetime> find_lifetimes(const Plan& plan);
 
-// Returns whose memory each value shares: its own, or the buffer that an in-place reduction or gather works in.
+// Returns whose memory each value shares: its own, the buffer that an in-place reduction or gather works in, or the
+// gradient that a decoded sum replaces.
 std::vector<ValueId> find_storage(const Plan& plan);
 
 }  // namespace weft

@@ -10,7 +10,15 @@ namespace weft {
 namespace {
 
 bool reduces_once_a_step(const Operation& op) {
-  return (op.role == Role::grad_reduce || op.role == Role::shard_reduce) && !op.per_micro_batch;
+  switch (op.role) {
+    case Role::grad_reduce:
+    case Role::shard_reduce:
+    case Role::grad_exchange:
+    case Role::grad_gather:
+      return !op.per_micro_batch;
+    default:
+      return false;
+  }
 }
 
 // A replicas' reduction belongs to a bucket where the bucket's reduction reads it. On its own (ZeRO-2 and 3 with one

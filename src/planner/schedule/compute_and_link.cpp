@@ -93,7 +93,7 @@ std::vector<std::int32_t> ComputeAndLink::jobs_before(OpId id, const FirstVisit&
     const Operation& op = plan_.graph.op(open.back());
     open.pop_back();
     for (const Read& read : op.reads) {
-      if (op.role == Role::update && read.distance == 1) continue;  // its own state
+      if (!op.per_micro_batch && read.distance == 1) continue;  // its own state
       for (const OpId writer : writers_[read.value.index()]) {
         if (plan_.graph.op(writer).per_micro_batch || !first_visit(writer)) continue;
         const std::int32_t job = job_at_[writer.index()];
@@ -124,6 +124,7 @@ double ComputeAndLink::updates_before(OpId id, std::vector<bool>& updated) const
 double ComputeAndLink::ready(OpId id) const {
   double latest = 0;
   for (const Read& read : plan_.graph.op(id).reads) {
+    if (read.distance == 1) continue;  // of the step before
     for (const OpId writer : writers_[read.value.index()]) {
       latest = std::max(latest, plan_.graph.op(writer).per_micro_batch ? ended_[writer.index()] : ready(writer));
     }

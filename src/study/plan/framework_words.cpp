@@ -46,6 +46,9 @@ constexpr std::pair<Role, std::string_view> kComputeWords[] = {
     {Role::final_norm, "final layer norm"},
     {Role::head, "output layer (LM head)"},
     {Role::loss, "cross-entropy loss"},
+    {Role::grad_encode, "gradient compression (encode)"},
+    {Role::grad_merge, "gradient compression (decode and add)"},
+    {Role::grad_decode, "gradient compression (decode)"},
     {Role::grad_norm, "gradient norm (clip_grad_norm)"},
     {Role::update, "optimizer step (Adam)"}};
 
@@ -123,6 +126,9 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
     case Role::expert_reduce:
       if (op.communication->group == GroupKind::ep) return fmt::format("expert {} (allgather dispatcher)", collective);
       return fmt::format("expert TP {}", collective);
+    case Role::grad_exchange:
+    case Role::grad_gather:
+      return fmt::format("DP {} of encoded gradients", collective);
     case Role::stage_gather:
       return fmt::format("TP {} of pipeline messages", collective);
     case Role::stage_input:

@@ -1,0 +1,54 @@
+#include "exec/bind_compression.hpp"
+
+#include "base/error.hpp"
+#include "base/mix.hpp"
+#include "kernels/encode_on_host.hpp"
+
+namespace weft {
+namespace {
+
+// Returns a number of this encoding: data-parallel ranks round at random independently of each other, and those that
+// hold copies of a tensor alike.
+std::uint64_t place_of(const Operation& op, std::int64_t position) {
+  const auto parameter = static_cast<std::uint64_t>(op.layer + 1) * kRoles + static_cast<std::uint64_t>(op.subject);
+  return mix_bits(mix_bits(parameter) + 2 * static_cast<std::uint64_t>(position) + (encodes_sum(op) ? 1 : 0));
+}
+
+}  // namespace
+
+bool is_of_compression(const Operation& op) {
+  return op.role == Role::grad_encode || op.role == Role::grad_merge || op.role == Role::grad_decode;
+}
+
+BoundOperation bind_compression(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
+                                const Operation& op) {
+  if (view.memory().is_of_device()) fail("'{}': --compress has no kernels for GPUs yet", describe(op));
+  const ParameterState& p = parameters.of(op.layer, op.subject);
+  const std::int64_t ranks = view.group_size(p.group), position = view.position_in(p.group);
+  const bool of_shard = op.role == Role::grad_merge || encodes_sum(op);
+  const auto gradient = [&](ValueId value) {
+    return of_shard ? parameters.shard_in(p, value, kOncePerStep, position) : Vector{view.data(value), p.elements};
+  };
+  const bool encodes = op.role == Role::grad_encode;
+  const ValueId bytes = encodes ? write_of(op, Operand::encoded) : read_of(op, Operand::encoded);
+  const EncodedShards encoded{.format = compression_of(op.key),
+                              .elements = (p.elements + ranks - 1) / ranks,
+                              .shards = op.key.dims[2],
+                              .bytes = {view.data(bytes), view.original().value(bytes).elements()}};
+  if (!encodes) {
+    return [encoded, summands = op.key.dims[3], sum = gradient(write_of(op, Operand::gradient))](Kernels& kernels,
+                                                                                                 std::int64_t) {
+      kernels.synchronize();
+      decode_sum_on_host(encoded, summands, sum);
+    };
+  }
+  const Vector values = gradient(read_of(op, Operand::gradient));
+  const Vector errors{view.data(read_of(op, Operand::compression_error)), values.size};
+  return
+      [encoded, values, errors, draw = mix_bits(seed) ^ place_of(op, position)](Kernels& kernels, std::int64_t step) {
+        kernels.synchronize();
+        encode_on_host(values, errors, mix_bits(draw + static_cast<std::uint64_t>(step)), encoded);
+      };
+}
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// Gradients of data parallelism in fewer bytes. A parameter of E elements in a group of n, in shards of S = ceil(E /
+// n):
+//   grad_reduce stage   encode gradient and error: n encoded shards; all_to_all: n summands of the own shard
+//   grad_merge stage    decode and add them up: S sums; at ZeRO 0 encode these, all_gather: n encoded sums
+//   grad_decode stage   ZeRO 0: decode them: E sums
+// All parameters pass one stage before the next begins, so that one is on its way while others are encoded.
+#include "graph/build/class_builder.hpp"
+
+namespace weft {
+
+bool ClassBuilder::is_compressed(const Parameter& p) const {
+  return layout_.zero < 2 && shards(p.group) > 1 && layout_.compress.takes(p.elements);
+}
+
+ValueId ClassBuilder::compress_gradient(const Parameter& p, ValueId grad, Role stage) {
+  const std::int64_t n = shards(p.group), shard = (p.elements + n - 1) / n;
+  const auto format = static_cast<std::int64_t>(layout_.compress.format);
+  OpKey key;
+  key.kind = OpKind::decode;
+  const auto carry = [&](Role role, Collective collective, ValueId encoded, const char* suffix) {
+    const std::int64_t bytes = encoded_shards(layout_.compress.format, p.elements, n).value;
+    const ValueId out = once({.name = label(name_of(p.role)) + suffix,
+                              .shape = {bytes},
+                              .kind = ValueKind::gradient,
+                              .dtype = ElementType::u8});
+    transfer(role, Phase::optimizer, collective, p.group, bytes, {{Operand::payload, encoded}},
+             {{Operand::payload, out}}, p.role)
+        .per_micro_batch = false;
+    return out;
+  };
+  if (stage == Role::grad_reduce) {
+    const ValueId encoded = encode_gradient(p, grad, n, ".grad");
+    return carry(Role::grad_exchange, Collective::all_to_all, encoded, ".grad.summands");
+  }
+  if (stage == Role::grad_merge) {
+    key.dims = {shard, format, 1, n, 0, 0};
+    const ValueId sum = decode_gradient(p, grad, Role::grad_merge, key, ".grad.shard");
+    if (layout_.zero == 1) return sum;
+    const ValueId encoded = encode_gradient(p, sum, 1, ".grad.shard");
+    return carry(Role::grad_gather, Collective::all_gather, encoded, ".grad.sums");
+  }
+  if (layout_.zero == 1) return grad;
+  key.dims = {p.elements, format, n, 1, 0, 0};
+  return decode_gradient(p, grad, Role::grad_decode, key, ".grad.reduced");
+}
+
+// Adds the encoding of a gradient or of a sum, each with an error of its own.
+ValueId ClassBuilder::encode_gradient(const Parameter& p, ValueId grad, std::int64_t shard_count, const char* suffix) {
+  const std::string name = label(name_of(p.role)) + suffix;
+  const std::int64_t elements = graph_.value(grad).elements();
+  const ValueId error = once(
+      {.name = name + ".error", .shape = {elements}, .kind = ValueKind::optimizer_state, .dtype = ElementType::fp32});
+  const ValueId encoded = once({.name = name + ".encoded",
+                                .shape = {encoded_shards(layout_.compress.format, elements, shard_count).value},
+                                .kind = ValueKind::gradient,
+                                .dtype = ElementType::u8});
+  OpKey key;
+  key.kind = OpKind::encode;
+  key.dtype = ElementType::fp32;
+  key.dims = {elements, static_cast<std::int64_t>(layout_.compress.format), shard_count, 0, 0, 0};
+  Operation& op =
+      add(Role::grad_encode, Phase::optimizer, key, {{Operand::gradient, grad}, {Operand::compression_error, error, 1}},
+          {{Operand::encoded, encoded}, {Operand::compression_error, error}});
+  op.per_micro_batch = false;
+  op.subject = p.role;
+  op.part = shard_count > 1 ? 0 : 1;  // the encoding of the sum is another operation of the same name
+  return encoded;
+}
+
+ValueId ClassBuilder::decode_gradient(const Parameter& p, ValueId encoded, Role role, OpKey key, const char* suffix) {
+  key.dtype = ElementType::fp32;
+  const ValueId sum = once({.name = label(name_of(p.role)) + suffix,
+                            .shape = {key.dims[0]},
+                            .kind = ValueKind::gradient,
+                            .dtype = ElementType::fp32});
+  Operation& op = add(role, Phase::optimizer, key, {{Operand::encoded, encoded}}, {{Operand::gradient, sum}});
+  op.per_micro_batch = false;
+  op.subject = p.role;
+  return sum;
+}
+
+}  // namespace weft

@@ -1,0 +1,63 @@
+// Compressed gradients under every policy: plans are safe, sums lie where the gradients were, and what one parameter
+// waits for others use.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/verify/verify_plan.hpp"
+#include "planner/test_plans.hpp"
+
+namespace weft {
+namespace {
+
+class CompressedPlans : public ::testing::TestWithParam<std::string> {};
+
+std::vector<test::NamedLayout> compressed_layouts() {
+  return {{"dp 16", {}},
+          {"dp 16, zero 1, clipped", {.zero = 1, .clip_grad = 1}},
+          {"tp 2", {.tp = 2, .etp = 2, .sequence_parallel = true}},
+          {"cp 4, zero 1", {.cp = 4, .zero = 1}},
+          {"pp 4, clipped", {.pp = 4, .clip_grad = 1}},
+          {"pp 2 interleaved, zero 1", {.pp = 2, .vpp = 2, .zero = 1, .schedule = PipelineSchedule::interleaved}}};
+}
+
+TEST_P(CompressedPlans, AreSafeInEveryLayout) {
+  const std::vector<ClusterSpec> clusters{test::uneven_nics(), parse_cluster("dgx-a100:2"),
+                                          parse_cluster("local:16,nic=200Mb/s")};
+  std::size_t turn = GetParam().size();
+  for (const auto& [name, base] : compressed_layouts()) {
+    ++turn;
+    Layout layout = base;
+    layout.compress = {static_cast<CompressionFormat>(1 + turn % (kCompressionFormats - 1)), 1000};
+    const Transformer model = turn % 2 == 0 ? test::small_gpt(4) : test::small_llama(4);
+    SCOPED_TRACE(fmt::format("{}, {}, {}", name, model.name, name_of(layout.compress.format)));
+    PlanRequest r = test::request(model, clusters[turn % 3], layout, layout.pp == 1 ? 2 : 4);
+    const Plan plan = make_plan(r, test::build(r), GetParam());
+    const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
+    ASSERT_FALSE(found) << found->message;
+    // The sum that the update reads lies where backward left the gradient.
+    for (const Operation& op : plan.graph.operations) {
+      if (op.role != Role::grad_encode || op.part != 0) continue;
+      const auto reads_sum = std::ranges::find_if(plan.graph.operations, [&](const Operation& other) {
+        const Role last = layout.zero == 1 ? Role::grad_merge : Role::grad_decode;
+        return other.role == last && other.layer == op.layer && other.subject == op.subject &&
+               other.rank_class == op.rank_class;
+      });
+      ASSERT_NE(reads_sum, plan.graph.operations.end());
+      EXPECT_EQ(address(plan, write_of(*reads_sum, Operand::gradient), kOncePerStep),
+                address(plan, read_of(op, Operand::gradient), kOncePerStep));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, CompressedPlans,
+                         ::testing::Values("serial", "ddp", "megatron", "megatron-param", "centauri", "priority"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,83 @@
+// Compression where it pays and nowhere else: both sides of the break-even.
+#include "study/plan/compression_choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cluster/presets.hpp"
+#include "cost/profile.hpp"
+#include "model/presets.hpp"
+
+namespace weft {
+namespace {
+
+Inputs gpt_on(const std::string& cluster, int zero = 0) {
+  Inputs inputs;
+  inputs.model = model_preset("gpt2");
+  inputs.model.layers = 4;
+  inputs.cluster = parse_cluster(cluster);
+  inputs.layout.dp = Cluster(inputs.cluster).device_count();
+  inputs.layout.global_batch = inputs.layout.dp;
+  inputs.layout.seq = 256;
+  inputs.layout.zero = zero;
+  inputs.layout.dropout = false;
+  return inputs;
+}
+
+CompressionChoice choice_on(const std::string& cluster, double max_error, int zero = 0) {
+  return choose_compression(gpt_on(cluster, zero), default_profile(), max_error, "ddp");
+}
+
+// On a slow network int8 sends a quarter of the bytes. Where a step is little else than that, it takes about a quarter
+// of the time, 260 bytes for 1024.
+TEST(CompressionChoice, TakesAQuarterOfTheTimeOnASlowLink) {
+  const CompressionChoice choice = choice_on("local:2,nic=20Mb/s", 0.01);
+  EXPECT_EQ(choice.best().compress.format, CompressionFormat::int8);
+  EXPECT_NEAR(choice.best().step_s / choice.plain().step_s, 260.0 / 1024, 0.06);
+}
+
+TEST(CompressionChoice, LeavesItOffOnAFastLink) {
+  const CompressionChoice choice = choice_on("dgx-h100:1", 10);
+  EXPECT_EQ(choice.chosen, 0U) << compression_options_text(choice);
+}
+
+// Somewhere between the two the answer changes, once: whoever has less bandwidth compresses.
+TEST(CompressionChoice, ChangesOnceWithTheBandwidth) {
+  bool was_off = false;
+  for (const char* const nic : {"50Mb/s", "500Mb/s", "5Gb/s", "50Gb/s", "500Gb/s", "5000Gb/s"}) {
+    const bool is_on = choice_on(std::string("local:2,nic=") + nic, 0.01).chosen > 0;
+    EXPECT_FALSE(was_off && is_on) << nic;
+    was_off = was_off || !is_on;
+  }
+  EXPECT_TRUE(was_off);
+}
+
+TEST(CompressionChoice, KeepsTheErrorThatWasAskedFor) {
+  for (const double max_error : {0.0001, 0.001, 0.01, 0.2, 10.0}) {
+    const CompressionChoice choice = choice_on("local:2,nic=20Mb/s", max_error, 1);
+    EXPECT_LE(expected_error(choice.best().compress.format), max_error);
+    EXPECT_EQ(choice.chosen == 0, max_error < expected_error(CompressionFormat::fp16));
+  }
+  // Of the coarse formats one of those with the fewest bytes wins.
+  EXPECT_LT(choice_on("local:2,nic=20Mb/s", 10, 1).best().step_s,
+            choice_on("local:2,nic=20Mb/s", 0.01, 1).best().step_s);
+}
+
+// A message of a norm takes as long as its latency, encoded or not.
+TEST(CompressionChoice, LeavesSmallParametersAsTheyAre) {
+  const CompressionChoice choice = choice_on("local:2,nic=1Gb/s", 0.01);
+  ASSERT_GT(choice.chosen, 0U) << compression_options_text(choice);
+  EXPECT_GT(choice.best().compress.min_elements, 2 * 768);
+  EXPECT_LE(choice.best().compress.min_elements, 768 * 768 + 768);
+}
+
+TEST(CompressionChoice, SaysWhatEachWouldSave) {
+  const std::string text = compression_options_text(choice_on("local:2,nic=20Mb/s", 0.01));
+  for (int i = 1; i < kCompressionFormats; ++i) {
+    EXPECT_NE(text.find(name_of(static_cast<CompressionFormat>(i))), std::string::npos) << text;
+  }
+  EXPECT_NE(text.find("chosen"), std::string::npos);
+  EXPECT_NE(text.find("error above 0.01"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace weft
