@@ -58,11 +58,13 @@ function cut_stretch(begin, end, list, spans, add) {
 // Times of a mean rank, a step.
 export function exposure_tree(timeline) {
   const { exposed, spans, operations: o, names, ranks } = timeline, root = new Node("exposed"), transfers = transfers_of(timeline);
+  const words = new Map();  // of names without their numbers, by the name's place
+  const words_of = (name) => words.get(name) ?? words.set(name, names[name].replace(/\d+/g, "#")).get(name);
   const divisor = ranks.reduce((sum, rank) => sum + rank.ranks, 0) * (timeline.length / timeline.period);
   for (let i = 0; i < exposed.count; ++i) {
     const { name, ranks: weight } = ranks[exposed.rank[i]], kind = exposed.traffic[i];
     cut_stretch(exposed.begin[i], exposed.end[i], transfers[exposed.rank[i]][kind], spans, (span, time) => {
-      const transfer = span < 0 ? "unknown" : names[o.name[spans.operation[span]]].replace(/\d+/g, "#");
+      const transfer = span < 0 ? "unknown" : words_of(o.name[spans.operation[span]]);
       let node = root;
       node.time += (time * weight) / divisor;
       for (const part of [kTrafficWords[kTrafficNames[kind]], transfer, name]) {

@@ -11,22 +11,23 @@ export function sent_share(collective, group_size) {
 
 class SentBytes {
   constructor(group) {
-    Object.assign(this, { group, changes: [] });
+    Object.assign(this, { group, times: [], changes: [] });
   }
   add(start, end, bytes) {
-    this.changes.push([start, bytes / (end - start)], [end, -bytes / (end - start)]);
+    this.times.push(start, end);
+    this.changes.push(bytes / (end - start), -bytes / (end - start));
   }
   // Sorts the bends and adds up; afterwards nothing is added.
   finish() {
-    this.changes.sort((a, b) => a[0] - b[0]);
-    this.at = Float64Array.from(this.changes, ([time]) => time);
-    this.rate = new Float64Array(this.at.length);
-    this.sent = new Float64Array(this.at.length);
-    for (let i = 0, rate = 0; i < this.at.length; ++i) {
+    const { times, changes } = this, order = Uint32Array.from(times, (_, i) => i).sort((a, b) => times[a] - times[b]);
+    this.at = Float64Array.from(order, (i) => times[i]);
+    this.rate = new Float64Array(order.length);
+    this.sent = new Float64Array(order.length);
+    for (let i = 0, rate = 0; i < order.length; ++i) {
       this.sent[i] = i ? this.sent[i - 1] + rate * (this.at[i] - this.at[i - 1]) : 0;
-      this.rate[i] = rate += this.changes[i][1];
+      this.rate[i] = rate += changes[order[i]];
     }
-    this.changes = null;
+    this.times = this.changes = null;
     return this;
   }
   up_to(time) {

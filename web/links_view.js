@@ -44,9 +44,14 @@ export class LinksView {
     context.fillStyle = colours.muted;
     context.fillText(`up to ${most.toPrecision(3)}`, kGutter - 10, top + kPanelHeight / 2 + 7);  // bytes a nanosecond are GB/s
     context.fillStyle = colours.categories[6];
+    context.beginPath();
+    context.moveTo(frame.left, top + kPanelHeight);
     rates.forEach((rate, share) => {
-      const high = (rate / most) * kPanelHeight;
-      if (high > 0) context.fillRect(frame.left + share * step, top + kPanelHeight - high, step + 0.3, high);
+      const y = top + kPanelHeight * (1 - rate / most);
+      context.lineTo(frame.left + share * step, y);
+      context.lineTo(frame.left + (share + 1) * step, y);
     });
+    context.lineTo(frame.left + frame.width, top + kPanelHeight);
+    context.fill();
   }
 }

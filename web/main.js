@@ -66,6 +66,7 @@ async function show_first(timelines, count) {
   document.documentElement.dataset.ready = "true";
   await new Promise((done) => setTimeout(done));
   if (count > 1) await timelines.show(0, 1);
+  await new Promise((done) => setTimeout(done));
   document.documentElement.dataset.complete = "true";
 }
 
@@ -79,9 +80,11 @@ function add_timelines(page, data) {
   const links = new LinksView(view, current), exposure = new ExposureView();
   timelines.on_shown((timeline) => {
     pipeline.show(timeline);
-    links.show(timeline);
     memory.show(timeline);
-    exposure.show(timeline);
+    setTimeout(() => {  // what is below comes when the timeline can be used
+      links.show(timeline);
+      exposure.show(timeline);
+    });
   });
   const redraw = () => {
     colours = read_colours();

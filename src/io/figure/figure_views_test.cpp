@@ -121,7 +121,7 @@ Json two_policies() {
 TEST(Headline, BarsAreAsLongAsTheirTimes) {
   const std::string svg = draw_headline({"a model", two_policies(), "fast", {}});
   expect_well_formed(svg);
-  EXPECT_EQ(count(svg, "x=\"150.00\""), 2U);
+  EXPECT_EQ(count(svg, "x=\"150.00\""), 2U + 1U);  // the bars, and the first square of the legend
   EXPECT_EQ(count(svg, "width=\"260.00\" height=\"22.00\" fill=\"#6f89a8\""), 2U);
   EXPECT_EQ(count(svg, "width=\"260.00\" height=\"22.00\" fill=\"#b34700\""), 1U);  // exposed: TP
   EXPECT_EQ(count(svg, "<path d=\"M280.00 "), 2U);
