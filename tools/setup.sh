@@ -28,6 +28,7 @@ optional=(       # Weft is built without what these give where they cannot be in
   'libopenmpi-dev|mpicxx'         # ranks under MPI
   'openmpi-bin|mpirun'
   'iproute2|tc'                   # emulated networks of namespaces
+  'librsvg2-2|librsvg'            # figures as PNG and PDF
   'libtorch-dev|libtorch'         # the kernels of `weft run`
   'libopenblas0-pthread|openblas' # libtorch's matrix products; ten times slower with the reference BLAS
   'python3-torch|torch-in-python' # what the tests of training compare with
@@ -66,6 +67,9 @@ libtorch() {
 }
 torch-in-python() {
   torch_package /usr/bin/python3 >/dev/null || torch_package python3 >/dev/null
+}
+librsvg() {
+  compgen -G '/usr/lib/*/librsvg-2.so.2' >/dev/null || compgen -G '/usr/lib*/librsvg-2.so.2' >/dev/null
 }
 # A PyTorch from elsewhere brings its own matrix products.
 openblas() {

@@ -23,6 +23,13 @@ export function table(header, rows) {
     element("tbody", {}, rows.map((row) => element("tr", {}, row.map((cell) => element("td", {}, cell))))));
 }
 
+export function svg_element(tag, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.append(...children);
+  return made;
+}
+
 // A canvas that has as many pixels as the screen shows.
 export function sized_context(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;

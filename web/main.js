@@ -1,7 +1,10 @@
 // Puts the page together: what is small at once, timelines when they are unpacked.
+import { collective_section } from "./collective_view.js";
 import { element } from "./elements.js";
+import { ExposureView } from "./exposure_view.js";
 import { count_text, is_number } from "./formats.js";
 import { figures, headline_section } from "./headline.js";
+import { LinksView } from "./links_view.js";
 import { memory_section } from "./memory_bars.js";
 import { MemoryCurve } from "./memory_curve.js";
 import { read_page_data, read_timeline } from "./packed_data.js";
@@ -28,7 +31,7 @@ function layout_words(summary) {
 function source_view(source) {
   const summary = source.summary ?? {};
   return element("div", {}, layout_words(summary) ? element("p", { class: "note" }, layout_words(summary)) : null, figures(summary),
-    headline_section(summary), trace_section(summary), sweep_section(summary), memory_section(summary));
+    headline_section(summary), trace_section(summary), sweep_section(summary), collective_section(summary), memory_section(summary));
 }
 
 // Several sources are shown one at a time; their timelines all together.
@@ -63,6 +66,7 @@ async function show_first(timelines, count) {
   document.documentElement.dataset.ready = "true";
   await new Promise((done) => setTimeout(done));
   if (count > 1) await timelines.show(0, 1);
+  await new Promise((done) => setTimeout(done));
   document.documentElement.dataset.complete = "true";
 }
 
@@ -73,9 +77,14 @@ function add_timelines(page, data) {
   const view = new TimeView(1), current = () => colours;
   const timelines = new TimelineSection(entries, view, current);
   const pipeline = new PipelineView(view, current), memory = new MemoryCurve(view, current);
+  const links = new LinksView(view, current), exposure = new ExposureView();
   timelines.on_shown((timeline) => {
     pipeline.show(timeline);
     memory.show(timeline);
+    setTimeout(() => {  // what is below comes when the timeline can be used
+      links.show(timeline);
+      exposure.show(timeline);
+    });
   });
   const redraw = () => {
     colours = read_colours();
@@ -83,7 +92,7 @@ function add_timelines(page, data) {
     timelines.draw();  // before the paper is printed, not with the next frame
   };
   for (const query of ["(prefers-color-scheme: dark)", "print"]) window.matchMedia(query).addEventListener("change", redraw);
-  page.append(timelines.root, pipeline.root, memory.root);
+  page.append(timelines.root, pipeline.root, links.root, memory.root, exposure.root);
   show_first(timelines, entries.length).catch((error) => {
     timelines.root.append(element("p", {}, `The timeline cannot be read: ${error.message}`));
   });

@@ -1,6 +1,6 @@
 // A sweep as a heat map over the two choices that matter most, and as a front: the steps that no other combination beats in
 // both time and memory.
-import { element, section, table } from "./elements.js";
+import { element, section, svg_element, table } from "./elements.js";
 import { bytes_text, is_number, seconds_text } from "./formats.js";
 
 const kWidth = 460, kHeight = 300, kLeft = 62, kBottom = 40;
@@ -62,13 +62,6 @@ export function front_of(rows) {
   return sorted.filter((row) => row.step_s < fastest && ((fastest = row.step_s), true));
 }
 
-function svg(tag, attributes, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
-  made.append(...children);
-  return made;
-}
-
 function front_figure(rows) {
   const points = rows.filter((row) => is_number(row.step_s) && is_number(row.memory_peak_bytes)), front = front_of(rows);
   if (points.length < 2) return null;
@@ -76,25 +69,25 @@ function front_figure(rows) {
   const x_most = 1.05 * Math.max(...xs), y_least = 0.98 * Math.min(...ys), y_most = 1.02 * Math.max(...ys);
   const x = (bytes) => kLeft + (bytes / x_most) * (kWidth - kLeft - 12);
   const y = (step) => 12 + ((y_most - step) / (y_most - y_least)) * (kHeight - kBottom - 12);
-  const picture = svg("svg", { viewBox: `0 0 ${kWidth} ${kHeight}`, width: kWidth, height: kHeight, role: "img", "aria-label": "step against memory" });
-  picture.append(svg("path", { d: `M${kLeft} 8V${kHeight - kBottom}H${kWidth - 8}`, fill: "none", stroke: "var(--line)" }));
+  const picture = svg_element("svg", { viewBox: `0 0 ${kWidth} ${kHeight}`, width: kWidth, height: kHeight, role: "img", "aria-label": "step against memory" });
+  picture.append(svg_element("path", { d: `M${kLeft} 8V${kHeight - kBottom}H${kWidth - 8}`, fill: "none", stroke: "var(--line)" }));
   for (const share of [0.25, 0.5, 0.75, 1]) {
-    picture.append(svg("text", { x: x(share * x_most * 0.95), y: kHeight - kBottom + 16, "text-anchor": "middle" }, bytes_text(share * x_most * 0.95)));
+    picture.append(svg_element("text", { x: x(share * x_most * 0.95), y: kHeight - kBottom + 16, "text-anchor": "middle" }, bytes_text(share * x_most * 0.95)));
   }
   for (const share of [0, 0.5, 1]) {
     const step = y_least + share * (y_most - y_least);
-    picture.append(svg("text", { x: kLeft - 8, y: y(step) + 4, "text-anchor": "end" }, seconds_text(step)));
+    picture.append(svg_element("text", { x: kLeft - 8, y: y(step) + 4, "text-anchor": "end" }, seconds_text(step)));
   }
   for (const row of points) {
     const words = `${Object.entries(row.keys).map(([key, value]) => `${key} ${value}`).join(", ")}: ${seconds_text(row.step_s)}, ${bytes_text(row.memory_peak_bytes)}`;
-    const circle = svg("circle", { cx: x(row.memory_peak_bytes), cy: y(row.step_s), r: 3.5, fill: "var(--hidden)" });
-    circle.append(svg("title", {}, words));
+    const circle = svg_element("circle", { cx: x(row.memory_peak_bytes), cy: y(row.step_s), r: 3.5, fill: "var(--hidden)" });
+    circle.append(svg_element("title", {}, words));
     picture.append(circle);
   }
-  picture.append(svg("polyline", { points: front.map((row) => `${x(row.memory_peak_bytes)},${y(row.step_s)}`).join(" "), fill: "none",
+  picture.append(svg_element("polyline", { points: front.map((row) => `${x(row.memory_peak_bytes)},${y(row.step_s)}`).join(" "), fill: "none",
     stroke: "var(--input-grad)", "stroke-width": 2 }));
-  for (const row of front) picture.append(svg("circle", { cx: x(row.memory_peak_bytes), cy: y(row.step_s), r: 4.5, fill: "var(--input-grad)" }));
-  picture.append(svg("text", { x: (kLeft + kWidth) / 2, y: kHeight - 6, "text-anchor": "middle" }, "memory of the fullest device"));
+  for (const row of front) picture.append(svg_element("circle", { cx: x(row.memory_peak_bytes), cy: y(row.step_s), r: 4.5, fill: "var(--input-grad)" }));
+  picture.append(svg_element("text", { x: (kLeft + kWidth) / 2, y: kHeight - 6, "text-anchor": "middle" }, "memory of the fullest device"));
   return element("figure", {}, element("figcaption", {}, "Step against memory; the line joins what nothing beats in both"), picture);
 }
 

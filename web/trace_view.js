@@ -30,7 +30,7 @@ function rank_rows(ranks) {
 }
 
 export function trace_section(summary) {
-  const ranks = (summary.ranks ?? []).slice(0, 64);
+  const ranks = (Array.isArray(summary.ranks) ? summary.ranks : []).slice(0, 64);  // a bench has their number there
   if (!ranks.length) return null;
   const verdicts = (summary.verdicts ?? []).flatMap((verdict) => verdict_words(verdict).map((text) => element("p", {}, text)));
   const warnings = (summary.warnings ?? []).map((text) => element("p", { class: "small" }, String(text)));

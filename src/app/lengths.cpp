@@ -112,7 +112,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
-    out << table.to_string() << failed << written_line(written);
+    out << table.to_string(columns_of(out)) << failed << written_line(written);
   }
   return fits && failed.empty() ? kOk : kAnswerIsNo;
 }

@@ -12,6 +12,7 @@
 #include "base/json_text.hpp"
 #include "io/pipeline_csv.hpp"
 #include "io/plan_json.hpp"
+#include "plan/pipeline/receive_buffers.hpp"
 #include "plan/pipeline/verify_actions.hpp"
 #include "plan/verify/verify_plan.hpp"
 
@@ -38,15 +39,26 @@ void print_verification(std::ostream& out, const std::string& file, const std::o
 
 namespace {
 
-// A schedule of torch.distributed.pipelining instead of a plan.
-int verify_schedule(const std::string& file, bool as_json, std::ostream& out) {
+// A schedule of torch.distributed.pipelining instead of a plan; `buffers`: static receive buffers of each stage and
+// direction, where it is said.
+int verify_schedule(const std::string& file, std::optional<std::int64_t> buffers, bool as_json, std::ostream& out) {
   const PipelineActions actions = read_pipeline_csv(read_text_file(file), file);
-  const auto violation = verify_actions(actions);
+  auto violation = verify_actions(actions);
+  if (!violation && buffers) {
+    if (!has_messages(actions)) fail("--receive-buffers: {} says no messages, which fill them", file);
+    violation = find_overwritten_message(actions, *buffers);
+  }
   if (as_json || violation) {
     print_verification(out, file, violation, as_json);
+  } else if (has_messages(actions)) {
+    out << fmt::format(
+        "{}: safe: {} ranks, {} stages, every pass once, every message matched, no deadlock; static receive buffers: "
+        "{} "
+        "for each stage and direction are enough\n",
+        file, actions.size(), stage_ranks(actions).stages(), receive_buffers_needed(actions));
   } else {
-    out << fmt::format("{}: safe: {} ranks, {} stages, every pass once, {}no deadlock\n", file, actions.size(),
-                       stage_ranks(actions).stages(), has_messages(actions) ? "every message matched, " : "");
+    out << fmt::format("{}: safe: {} ranks, {} stages, every pass once, no deadlock\n", file, actions.size(),
+                       stage_ranks(actions).stages());
   }
   return violation ? kAnswerIsNo : kOk;
 }
@@ -58,6 +70,8 @@ int run_verify_command(const std::vector<std::string>& arguments, std::ostream& 
               "weft verify out/plan/plan.json");
   flags.positional("plan", "the plan file, or a schedule (.csv) of torch.distributed.pipelining");
   flags.value("memory", "GIB", "memory of a device (default: the one in the plan)");
+  flags.value("receive-buffers", "N",
+              "of a schedule: prove that so many static receive buffers for each stage and direction are enough");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of words");
   flags.parse(arguments);
@@ -65,8 +79,9 @@ int run_verify_command(const std::vector<std::string>& arguments, std::ostream& 
   if (!file) fail("weft verify: name the plan file, e.g. weft verify out/plan/plan.json");
   if (file->ends_with(".csv")) {
     if (flags.given("memory")) fail("--memory: a schedule says nothing of memory");
-    return verify_schedule(*file, flags.is_set("json"), out);
+    return verify_schedule(*file, flags.integer("receive-buffers", 1, 1 << 20), flags.is_set("json"), out);
   }
+  if (flags.given("receive-buffers")) fail("--receive-buffers: is of schedules (.csv); plans have places of their own");
 
   Plan plan = read_plan_json(read_text_file(*file), *file);
   VerifyOptions options;

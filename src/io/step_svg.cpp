@@ -10,6 +10,8 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "io/figure/figure_sheet.hpp"
+#include "io/markup.hpp"
 #include "io/step_bars.hpp"
 #include "io/xml_text.hpp"
 
@@ -26,11 +28,12 @@ constexpr std::size_t kMaxRanks = 8;
 struct Colour {
   std::string_view css, fill, name;
 };
-constexpr std::array<Colour, kComputeColours> kCompute{{{"f", "#5b9bd5", "forward"},
-                                                        {"b", "#2e6cb0", "backward"},
-                                                        {"o", "#8a7fc7", "optimizer"},
-                                                        {"w", "#e5484d", "waiting for communication"}}};
-constexpr std::array<Colour, kTrafficKinds> kTraffic{{{"dp", "#e79a3c", "DP gradients"},
+// As on the page of reports, only exposed time is orange.
+constexpr std::array<Colour, kComputeColours> kCompute{{{"f", figure_colour::kForward, "forward"},
+                                                        {"b", figure_colour::kInputGrad, "backward"},
+                                                        {"o", figure_colour::kOptimizer, "optimizer"},
+                                                        {"w", figure_colour::kExposed, "waiting for communication"}}};
+constexpr std::array<Colour, kTrafficKinds> kTraffic{{{"dp", "#7b6bb0", "DP gradients"},
                                                       {"pg", "#c9b82f", "parameter gathers"},
                                                       {"tp", "#45a874", "TP"},
                                                       {"pp", "#9097a3", "PP messages"},
@@ -44,13 +47,6 @@ std::vector<std::size_t> shown_ranks(std::size_t ranks) {
   const std::size_t count = std::min(ranks, kMaxRanks);
   for (std::size_t i = 0; i < count; ++i) shown.push_back(count < 2 ? 0 : i * (ranks - 1) / (count - 1));
   return shown;
-}
-
-// The smallest of 1, 2, 5, 10, 20, ... nanoseconds that cuts the length into at most eight.
-double tick_of(Nanos length) {
-  double tick = 1;
-  for (int i = 0; static_cast<double>(length.value) / tick > 8; ++i) tick *= i % 3 == 1 ? 2.5 : 2;
-  return tick;
 }
 
 class StepPainter {
@@ -86,7 +82,7 @@ class StepPainter {
   double x_of(double nanos) const { return kLeft + nanos / static_cast<double>(longest_.value) * kPlot; }
 
   void text(double x, double y, std::string_view css, std::string_view words) {
-    add("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", css, x, y, xml_text(words));
+    add("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", css, x, y, markup_text(words));
   }
 
   void paint_panel(std::size_t index) {
@@ -139,8 +135,8 @@ class StepPainter {
   }
 
   void paint_axis() {
-    const double tick = tick_of(longest_);
     const auto length = static_cast<double>(longest_.value);
+    const double tick = round_tick(length, 8);
     const bool in_seconds = length >= 2e9, in_millis = length >= 2e6;
     const double unit = in_seconds ? 1e9 : in_millis ? 1e6 : 1e3;
     add("<path class=\"a\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", kLeft, y_, kLeft + kPlot);
@@ -175,13 +171,11 @@ class StepPainter {
     std::string css;
     for (const Colour& colour : kCompute) css += fmt::format(".{}{{fill:{}}}", colour.css, colour.fill);
     for (const Colour& colour : kTraffic) css += fmt::format(".{}{{fill:{}}}", colour.css, colour.fill);
-    return fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1:.0f}\" viewBox=\"0 0 {0} {1:.0f}\">\n"
-        "<style>text{{font:12px sans-serif;fill:#57606a}}.t{{font-weight:bold;font-size:14px}}.h{{font-size:13px}}"
-        ".r{{text-anchor:end}}.n{{text-anchor:middle}}"
-        ".l,.e,.a{{stroke:#8b949e;fill:none}}.l{{stroke-width:.4;stroke-opacity:.5}}.e{{stroke-dasharray:3 2}}{2}"
-        "@media (prefers-color-scheme:dark){{text{{fill:#adb5bf}}}}</style>\n",
-        kWidth, y_, css);
+    return svg_head(kWidth, y_,
+                    "text{font-size:12px;fill:#57606a}.t{font-size:14px}.h{font-size:13px}"
+                    ".r{text-anchor:end}.n{text-anchor:middle}.l,.e,.a{stroke:#8b949e;fill:none}"
+                    ".l{stroke-width:.4;stroke-opacity:.5}.e{stroke-dasharray:3 2}" +
+                        css + "@media (prefers-color-scheme:dark){text{fill:#adb5bf}}");
   }
 
   template <class... Args>

@@ -198,6 +198,30 @@ async function measure_frames() {
   return { least: drawing[0], drawing: drawing[20], frames: frames[20] };
 }
 
+// The flame's root and its kinds against the exposed time of the summary, whose seconds are those of a mean rank.
+async function check_exposure(page) {
+  const title = await page.$eval("#timeline .frame > h3", (found) => found.firstChild.textContent);
+  const policy = summary.policies[title.split(",")[0]];
+  const words = await page.$$eval("#exposure .flame-root > .flame > .flames > .flame > span", (found) => found.map((span) => span.title));
+  const percents = words.map((text) => Number(text.match(/\(([\d.]+) %\)$/)[1]));
+  const expected = Object.values(policy.exposed_by_kind).filter((seconds) => seconds > 0.002 * policy.exposed_comm_s)
+    .map((seconds) => (100 * seconds) / policy.exposed_comm_s).sort((a, b) => b - a);
+  assert.ok(percents.length >= expected.length);
+  expected.forEach((percent, i) => assert.ok(Math.abs(percents[i] - percent) < 0.6, `${words[i]}: ${percent}`));
+}
+
+// What the links of a group carry in the whole window against the bytes of its transfers.
+async function check_links(page) {
+  assert.equal(await page.$eval("#links", (found) => found.hidden), false);
+  const painted = await page.$eval("#links canvas", (canvas) => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    let count = 0;
+    for (let i = 3; i < pixels.length; i += 4) count += pixels[i] > 0;
+    return count;
+  });
+  assert.ok(painted > 1000, "something is drawn");
+}
+
 for (const dark of [false, true]) {
   const mode = dark ? "dark" : "light", { page, noticed, ready_ms } = await open_page(browser, plan_page, { dark });
   console.log(`${mode}: usable after ${ready_ms.toFixed(0)} ms, ${fs.statSync(plan_page).size} bytes`);
@@ -207,6 +231,8 @@ for (const dark of [false, true]) {
   await check(`${mode}: wheel and drag`, () => check_wheel_and_drag(page));
   await check(`${mode}: search finds what is there`, () => check_search(page));
   await check(`${mode}: a click tells what it hits`, () => check_click(page));
+  await check(`${mode}: exposed time is taken apart`, () => check_exposure(page));
+  await check(`${mode}: links are drawn`, () => check_links(page));
   await check(`${mode}: timelines are compared`, () => check_compare(page));
   await picture(page, mode);
   await check(`${mode}: no errors and no requests`, () => assert.deepEqual(noticed, []));
@@ -218,6 +244,24 @@ await check("pages become one page", async () => {
   assert.equal(await page.$$eval(".tabs button", (found) => found.length), 2);
   await page.click(".tabs button:nth-child(2)");
   assert.equal(await page.$$eval("#timeline select option", (found) => found.length), 2 * 6 + 1);
+  assert.deepEqual(noticed, []);
+  await page.close();
+});
+
+await check("a bench is drawn as bandwidth over size", async () => {
+  const bench = path.join(folder, "bench"), sizes = "64KiB,256KiB,1MiB";
+  const done = run_weft(weft, "collective", "bench", "--ranks", "2", "--algorithm", "ring,direct", "--size", sizes, "--repeat", "1", "--out", bench);
+  assert.equal(done.code, 0, done.err);
+  const { page, noticed } = await open_page(browser, path.join(bench, "report.html"));
+  const { rows } = JSON.parse(fs.readFileSync(path.join(bench, "bench.json")));
+  const points = await page.$$eval("#collectives circle", (found) => found.map((circle) => [Number(circle.getAttribute("cx")), Number(circle.getAttribute("cy"))]));
+  assert.equal(points.length, rows.length);
+  // Three sizes in equal steps of their logarithms; the fastest row is the highest point.
+  const columns = [...new Set(points.map(([x]) => x.toFixed(1)))].map(Number).sort((a, b) => a - b);
+  assert.equal(columns.length, 3);
+  assert.ok(Math.abs(columns[1] - (columns[0] + columns[2]) / 2) < 0.2);
+  assert.equal(await page.$$eval("#collectives title", (found) => found.length), rows.length);
+  await picture(page, "bench");
   assert.deepEqual(noticed, []);
   await page.close();
 });

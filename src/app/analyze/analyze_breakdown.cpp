@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/analyze/analyze_sections.hpp"
+#include "app/terminal.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -88,7 +89,7 @@ void print_breakdown(const AnalyzeStudy& study, std::ostream& out) {
                    percent_text(rank.compute_pct), percent_text(rank.non_compute_pct), time_text(rank.communication),
                    percent_text(rank.overlap_pct)});
   }
-  out << table.to_string();
+  out << table.to_string(columns_of(out));
   if (shown < study.traces.size()) {
     out << fmt::format("and {} more ranks: --json has them all\n", study.traces.size() - shown);
   }
@@ -97,7 +98,7 @@ void print_breakdown(const AnalyzeStudy& study, std::ostream& out) {
   for (const KernelTypeTime& type : study.types) {
     types.add_row({kernel_type_name(type.kinds), time_text(type.time), fmt::format("{:.1f} %", type.percentage)});
   }
-  out << "\n" << types.to_string();
+  out << "\n" << types.to_string(columns_of(out));
 }
 
 void add_breakdown_json(const AnalyzeStudy& study, ordered_json& json) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/analyze/analyze_sections.hpp"
+#include "app/terminal.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -65,7 +66,7 @@ void print_idle(const AnalyzeStudy& study, std::ostream& out) {
                      queue == nullptr ? "-" : percent_of(queue->full, study.ranks[i].kernel)});
     }
   }
-  out << table.to_string();
+  out << table.to_string(columns_of(out));
   if (left > 0) out << fmt::format("{} more with --json\n", left);
 }
 
@@ -87,7 +88,7 @@ void print_launches(const AnalyzeStudy& study, std::ostream& out) {
                    time_text(launches.delay.median), time_text(launches.delay.longest), share(launches.short_kernels),
                    fmt::format("{}", launches.long_calls), share(launches.long_delays)});
   }
-  out << table.to_string();
+  out << table.to_string(columns_of(out));
 }
 
 ordered_json distribution_json(const Distribution& distribution) {

@@ -5,6 +5,7 @@
 
 #include "app/analyze/analyze_sections.hpp"
 #include "app/analyze/kernel_names.hpp"
+#include "app/terminal.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -77,7 +78,7 @@ void print_comparison(const TraceComparison& comparison, std::ostream& out) {
   add("computation", before.computation_s, after.computation_s);
   add("communication", before.communication_s, after.communication_s);
   add("exposed communication", before.exposed_s, after.exposed_s);
-  out << sums.to_string();
+  out << sums.to_string(columns_of(out));
 
   out << "\nWhat changed most\n";
   TextTable table({"operation", "calls", "", "time", "", "difference", "exposed"});
@@ -94,7 +95,7 @@ void print_comparison(const TraceComparison& comparison, std::ostream& out) {
          change.kind == KernelKind::communication ? difference_text(change.after.exposed_s - change.before.exposed_s)
                                                   : "-"});
   }
-  out << (rows.empty() ? "nothing\n" : table.to_string());
+  out << (rows.empty() ? "nothing\n" : table.to_string(columns_of(out)));
   if (rows.size() > kMaxRows) out << fmt::format("{} more with --json\n", rows.size() - kMaxRows);
   print_list(comparison, ChangeKind::appeared, "Appeared", out);
   print_list(comparison, ChangeKind::vanished, "Vanished", out);

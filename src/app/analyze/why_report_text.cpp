@@ -6,6 +6,7 @@
 
 #include "app/analyze/analyze_sections.hpp"
 #include "app/analyze/kernel_names.hpp"
+#include "app/terminal.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "timeline/trace/path_entries.hpp"
@@ -82,7 +83,7 @@ void print_table(const WhyReport& report, const LabelledStudy& labelled, const T
                    time_text(per(row.time, totals.ranks)), time_text(per(row.exposed, totals.ranks)),
                    rate_text(row.algorithm_bytes_per_s()), bus_text(row, row.bus_bytes_per_s()), of_link});
   }
-  out << table.to_string();
+  out << table.to_string(columns_of(out));
   if (totals.table.size() > kMaxRows) out << fmt::format("{} more with --json\n", totals.table.size() - kMaxRows);
 }
 
@@ -138,7 +139,7 @@ void print_bound(const LabelledStudy& labelled, std::ostream& out) {
                    time_text(rank.bound.gain_any_order), percent_of(rank.bound.gain_any_order, rank.span),
                    std::string(name_of(rank.order.source))});
   }
-  out << table.to_string();
+  out << table.to_string(columns_of(out));
 }
 
 void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
@@ -169,7 +170,7 @@ void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
                    : moved.value < 0       ? fmt::format("-{}", format_time(Nanos{-moved.value}))
                                            : time_text(moved)});
   }
-  out << table.to_string();
+  out << table.to_string(columns_of(out));
   for (const std::string& remark : study.match.remarks) out << remark << "\n";
 }
 

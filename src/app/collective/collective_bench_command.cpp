@@ -11,6 +11,8 @@
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
 #include "app/output_paths.hpp"
+#include "app/page/page_sources.hpp"
+#include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "app/world/own_processes.hpp"
 #include "app/world/world.hpp"
@@ -52,7 +54,7 @@ void declare(Flags& flags) {
   flags.toggle("overlap", "instead: how much of an all_reduce of the first size hides behind matrix products");
   flags.toggle("no-native", "leave the MPI library's own calls out");
   declare_world_flags(flags);
-  flags.value("out", "DIR", "also write bench.json there");
+  flags.value("out", "DIR", "also write bench.json and report.html there");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the table");
 }
@@ -233,7 +235,7 @@ void print_table(std::ostream& out, const BenchResult& result, const std::string
   }
   TextTable table(heads);
   for (const BenchRow& row : result.rows) table.add_row(cells_of(result, row));
-  out << table.to_string();
+  out << table.to_string(columns_of(out));
   if (std::ranges::any_of(result.rows, &BenchRow::within_burst)) {
     out << "* goes through the links at once after a pause: what the hosts take decides, not the links\n";
   }
@@ -325,6 +327,7 @@ void report(const Flags& flags, std::ostream& out, const nlohmann::ordered_json&
     make_folder(*folder);
     write_text_file((std::filesystem::path(*folder) / "bench.json").string(),
                     [&](std::ostream& file) { file << json_text(json, 2) << "\n"; });
+    write_report_file(*folder, {fmt::format("Collectives of {} ranks", json["ranks"].get<std::int64_t>()), json, {}});
   }
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";

@@ -21,6 +21,7 @@
 #include "app/plan/sweep_command.hpp"
 #include "app/progress_bars.hpp"
 #include "app/terminal.hpp"
+#include "app/terminal_picture.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "planner/policy/policy.hpp"
@@ -127,8 +128,8 @@ void print_explained(const Flags& flags, const PlanStudy& study, const std::vect
   const bool full = flags.is_set("explain-full");
   const bool one_screen = flags.is_set("explain") && !full;
   out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation)
-                     : plan_text_report(study, columns_of(out)));
-  out << gain;
+                     : with_emphasis(plan_text_report(study, columns_of(out)), study.policies[study.best].policy, out));
+  out << gain << terminal_steps(study, out);
   if (!full) return;
   for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
 }

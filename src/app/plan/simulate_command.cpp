@@ -12,6 +12,7 @@
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_text_report.hpp"
 #include "app/terminal.hpp"
+#include "app/terminal_picture.hpp"
 #include "app/verify_command.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
@@ -75,10 +76,10 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
     if (explanation && !flags.is_set("explain-full")) {
       out << explanation_screen(study, 0, *explanation);
     } else {
-      out << plan_text_report(study, columns_of(out));
+      out << with_emphasis(plan_text_report(study, columns_of(out)), simulated.policy, out);
       if (explanation) out << "\n" << explanation_text(simulated, *explanation);
     }
-    out << written_line(written);
+    out << terminal_steps(study, out) << written_line(written);
   }
   return simulated.fits ? kOk : kAnswerIsNo;
 }

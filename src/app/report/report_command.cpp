@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -7,6 +8,7 @@
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
+#include "app/report/report_figures.hpp"
 #include "app/report/report_inputs.hpp"
 #include "base/error.hpp"
 
@@ -32,7 +34,8 @@ int run_report_command(const std::vector<std::string>& arguments, std::ostream& 
   Flags flags(
       "report",
       "Makes one page of what other commands wrote: policies, memory, timelines, pipeline, sweep. It opens in a\n"
-      "browser from disk and needs no network. --out of those commands writes it too, as report.html.",
+      "browser from disk and needs no network. --out of those commands writes it too, as report.html.\n"
+      "With --svg, --png or --pdf it draws one view as a figure instead.",
       "weft report out/before out/after -o compare.html");
   flags.positionals(
       "inputs",
@@ -41,16 +44,24 @@ int run_report_command(const std::vector<std::string>& arguments, std::ostream& 
   flags.value("out", "FILE", "the page, also -o (default: report.html)");
   flags.value("title", "TEXT", "its title (default: what it shows)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
+  declare_figure_flags(flags);
   flags.parse(with_long_names(arguments));
   if (flags.texts().empty()) fail("weft report: name a folder or a file, e.g. weft report out/plan");
-  require_outputs_can_be_written(flags, {}, {"out"});
+  std::vector<std::string> file_flags = figure_file_flags();
+  file_flags.emplace_back("out");
+  require_outputs_can_be_written(flags, {}, file_flags);
+  const bool draws = wants_figure(flags);
 
   ReportPage page;
   page.sources = read_report_sources(flags.texts(), err);
   page.title = flags.text("title").value_or(title_of(page.sources));
-  const std::string file = flags.text("out").value_or("report.html");
-  write_text_file(file, [&](std::ostream& stream) { write_report_page(stream, page); });
-  out << fmt::format("Written: {}\n", file);
+  std::vector<std::string> written;
+  if (draws) written = write_figures(flags, page);
+  if (!draws || flags.given("out")) {
+    written.push_back(flags.text("out").value_or("report.html"));
+    write_text_file(written.back(), [&](std::ostream& stream) { write_report_page(stream, page); });
+  }
+  out << fmt::format("Written: {}\n", fmt::join(written, ", "));
   return kOk;
 }
 

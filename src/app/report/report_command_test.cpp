@@ -1,4 +1,5 @@
 // `weft report` and the page that --out writes: what goes in can be read back, and what cannot be shown is refused.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -73,6 +74,53 @@ TEST(Report, TakesTraces) {
   const CliResult result = weft_cli("report " + folder.file("trace.json") + " -o " + folder.file("page.html"));
   ASSERT_EQ(result.code, kOk) << result.err;
   EXPECT_EQ(page_of(folder.file("page.html")).sources[0].timelines.size(), page.sources[0].timelines.size());
+}
+
+TEST(Report, DrawsViewsOfAPlanAsFigures) {
+  const ScratchFolder folder("report");
+  ASSERT_EQ(weft_cli(kSmall + "--out " + folder.path()).code, kOk);
+  const std::string figure = folder.file("figure.svg");
+  for (const std::string view :
+       {"headline", "memory", "timeline", "pipeline", "path", "exposure", "memory-time", "links"}) {
+    const bool of_best = view == "memory-time";  // other policies do not say how memory is used over time
+    const CliResult result = weft_cli(
+        fmt::format("report {} --view {} {} --svg {}", folder.path(), view, of_best ? "" : "--policy serial", figure));
+    ASSERT_EQ(result.code, kOk) << view << ": " << result.err;
+    EXPECT_EQ(result.out, "Written: " + figure + "\n");
+    const std::string svg = read_text_file(figure);
+    EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n")) << view;
+    EXPECT_TRUE(contains(svg, "gpt2 on dgx-a100:1")) << view;
+    EXPECT_TRUE(of_best || contains(svg, "serial")) << view;
+  }
+  EXPECT_FALSE(std::filesystem::exists("report.html"));  // a figure is asked for, and no page
+}
+
+TEST(Report, DrawsSeveralPoliciesBelowEachOther) {
+  const ScratchFolder folder("report");
+  ASSERT_EQ(weft_cli(kSmall + "--out " + folder.path()).code, kOk);
+  const std::string figure = folder.file("figure.svg");
+  ASSERT_EQ(weft_cli("report " + folder.path() + " --view pipeline --policy serial,ddp --svg " + figure).code, kOk);
+  EXPECT_TRUE(contains(read_text_file(figure), ">serial, predicted: "));
+  EXPECT_TRUE(contains(read_text_file(figure), ">ddp, predicted: "));
+}
+
+TEST(Report, SaysWhatAFigureLacks) {
+  const ScratchFolder folder("report");
+  ASSERT_EQ(weft_cli(kSmall + "--out " + folder.path()).code, kOk);
+  const auto refused = [&](const std::string& arguments, const std::string& reason) {
+    const CliResult result = weft_cli("report " + folder.path() + " " + arguments);
+    EXPECT_EQ(result.code, kBadInput) << arguments;
+    EXPECT_TRUE(contains(result.err, reason)) << result.err;
+  };
+  const std::string svg = " --svg " + folder.file("figure.svg");
+  refused("--view pipelin" + svg, "'pipelin': is not one of headline, memory,");
+  refused("--view pipeline", "no file is named");
+  refused("--policy ddp", "no file is named");
+  refused("--view pipeline --policy megatron" + svg, "'megatron': has no timeline");
+  refused("--view sweep" + svg, "there is no sweep to draw");
+  refused("--view collectives" + svg, "there is no collective bench to draw");
+  refused(folder.path() + svg, "a figure shows one input");
+  EXPECT_FALSE(std::filesystem::exists(folder.file("figure.svg")));
 }
 
 TEST(Report, RefusesWhatItCannotShow) {

@@ -232,10 +232,7 @@ class MegatronWriter {
   void add_layer_overlap() {
     const TransferFacts& facts = sheet_.facts();
     if (facts.tensor_parallel_parts) add_tensor_parallel_overlap();
-    if (facts.woven && facts.experts_beside_compute) {
-      add(mindspeed_ ? "--moe-fb-overlap" : "--overlap-moe-expert-parallel-comm");
-      sheet_.carries({Feature::woven_passes});
-    }
+    if (facts.woven && facts.experts_beside_compute) add_woven_passes();
     if (mindspeed_) {
       sheet_.leaves_out(Feature::programs, "HCCL chooses");
     } else {
@@ -247,9 +244,25 @@ class MegatronWriter {
     if (!facts.woven) sheet_.carries({Feature::queues, Feature::waits});
   }
 
+  // MindSpeed's own checks (features_manager/pipeline_parallel/fb_overlap_feature.py) refuse other combinations.
+  void add_woven_passes() {
+    if (!mindspeed_) {
+      add("--overlap-moe-expert-parallel-comm");
+    } else if (sheet_.facts().reductions_beside_compute || layout_.etp > 1) {
+      sheet_.leaves_out(Feature::woven_passes,
+                        "MindSpeed refuses --moe-fb-overlap beside --overlap-grad-reduce and with etp above 1");
+      return;
+    } else {
+      add("--moe-fb-overlap");
+      sheet_.warn("--moe-fb-overlap needs --moe-grouped-gemm and no allgather or alltoall_seq dispatcher");
+    }
+    sheet_.carries({Feature::woven_passes});
+  }
+
   void add_tensor_parallel_overlap() {
     sheet_.carries({Feature::tensor_parallel_parts});
     if (mindspeed_) {
+      if (sheet_.model().experts) sheet_.warn("MindSpeed says that --use-ascend-coc is not adapted to experts yet");
       add("--use-ascend-coc");
       add("--coc-parallel-num", sheet_.facts().tensor_parallel_pieces);
     } else {
@@ -270,7 +283,8 @@ class MegatronWriter {
           "reductions of gradients from running beside compute");
     }
     if (mindspeed_ && sheet_.facts().gathers_beside_compute) {
-      sheet_.warn("MindSpeed's --reuse-fp32-param does not go with --overlap-param-gather");
+      sheet_.warn(
+          "MindSpeed's --reuse-fp32-param does not go with --overlap-param-gather where --use-legacy-models is set");
     }
     if (sheet_.facts().reductions_beside_compute && layout_.pp > 1 && layout_.zero < 2) {
       sheet_.warn(

@@ -15,8 +15,11 @@ namespace {
 std::set<std::string> process_groups(GroupKind group) {
   if (group == GroupKind::tp || group == GroupKind::kv) return {"tp"};
   if (group == GroupKind::cp) return {"cp"};
-  if (group == GroupKind::dp || group == GroupKind::shard || group == GroupKind::replica) return {"dp", "dp_cp"};
+  if (group == GroupKind::dp || group == GroupKind::replica) return {"dp", "dp_cp"};
+  if (group == GroupKind::shard) return {"dp", "intra_dp_cp"};
   if (group == GroupKind::ep) return {"ep"};
+  if (group == GroupKind::etp) return {"ep_tp"};
+  if (group == GroupKind::tied) return {"embd"};
   if (group == GroupKind::edp) return {"ep_dp"};
   if (group == GroupKind::pp_prev || group == GroupKind::pp_next) return {"pp"};
   return {};

@@ -29,7 +29,7 @@ void write_xla_costs(ExportSheet& sheet) {
   }
   sheet.warn(
       "the names are those of the plan: give them the names of the compiled module's instructions, then set "
-      "--xla_gpu_pgle_profile_file_or_directory_path");
+      "--xla_gpu_pgle_profile_file_or_directory_path; XLA reads text from files that end in .pbtxt only");
 }
 
 }  // namespace weft

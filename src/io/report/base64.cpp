@@ -24,6 +24,20 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
+std::string bytes_of_base64(std::string_view text) {
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3);
+  std::uint32_t word = 0, bits = 0;
+  for (const char c : text.substr(0, text.find('='))) {
+    word = word << 6 | static_cast<std::uint32_t>(kDigits.find(c));
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes += static_cast<char>(word >> bits & 0xffU);
+  }
+  return bytes;
+}
+
 bool is_base64(std::string_view text) {
   return text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") ==
          std::string_view::npos;

@@ -40,4 +40,8 @@ PageTimeline page_timeline(const Timeline& timeline, const Accounting& accountin
 // One JSON object; docs/report.md has its keys. Times count from the window's begin.
 void write_page_timeline(std::ostream& out, const PageTimeline& page);
 
+// Reads that object. Throws Error, which begins with `name`, where it cannot be one. Which ends of messages receive is
+// not known afterwards.
+PageTimeline read_page_timeline(const std::string& text, const std::string& name);
+
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/error.hpp"
 #include "timeline/test_timeline.hpp"
 
 namespace weft {
@@ -62,6 +63,48 @@ TEST(PageTimeline, EndsEarlierWhereItWouldHoldTooMuch) {
   EXPECT_EQ(page.timeline.spans.size(), 2U);
   EXPECT_EQ(page.left_out, 1);
   ASSERT_EQ(page.path.size(), 2U);
+}
+
+std::string text_of(const PageTimeline& page) {
+  std::ostringstream out;
+  write_page_timeline(out, page);
+  return out.str();
+}
+
+// Nothing of what is written is lost, but the ends of messages.
+TEST(PageTimeline, IsReadAsItWasWritten) {
+  Timeline timeline = small_step();
+  timeline.memory = {{{Nanos{100}, Bytes{1}}, {Nanos{300}, Bytes{7}}}};
+  PageTimeline page = page_timeline(timeline, account(timeline));
+  page.title = "<a title>";
+  page.policy = "ddp";
+  page.timeline.measured = true;
+  const std::string text = text_of(page);
+  const PageTimeline read = read_page_timeline(text, "here");
+  EXPECT_EQ(text_of(read), text);
+  EXPECT_EQ(read.end, Nanos{1100});
+  EXPECT_EQ(read.timeline.spans.size(), 3U);
+  EXPECT_EQ(read.path, page.path);
+}
+
+TEST(PageTimeline, RefusesWhatCannotBeOne) {
+  const std::string text = text_of(page_timeline(small_step(), account(small_step())));
+  const auto refused = [&](const std::string& old, const std::string& by) {
+    std::string changed = text;
+    const std::size_t at = changed.find(old);
+    ASSERT_NE(at, std::string::npos) << old;
+    changed.replace(at, old.size(), by);
+    EXPECT_THROW(read_page_timeline(changed, "here"), Error) << by;
+  };
+  refused("\"traffic\":[-1,-1,0]", "\"traffic\":[-1,-1,7]");        // there is no such kind
+  refused("\"traffic\":[-1,-1,0]", "\"traffic\":[-1,-1]");          // a row without
+  refused("\"rank\":[0,0,0]", "\"rank\":[0,0,1]");                  // a rank that is not there
+  refused("\"operation\":[0,1,1]", "\"operation\":[0,1,2]");        // an operation that is not there
+  refused("\"length\":[300,400,300]", "\"length\":[300,-1,300]");   // ends before it starts
+  refused("\"back\":[-1,2]", "\"back\":[-1,3]");                    // waits for what is not there
+  refused("\"count\":[0,1,1]", "\"count\":[0,1,9]");                // more waits than there are
+  refused("\"start\":[0,600,-300]", "\"start\":[2e18,2e18,2e18]");  // beyond all times
+  EXPECT_THROW(read_page_timeline("[]", "here"), Error);
 }
 
 TEST(PageTimeline, KeepsThePeaksOfMemory) {

@@ -1,12 +1,15 @@
 #include "io/report/report_page.hpp"
 
+#include <array>
 #include <ostream>
 #include <sstream>
 
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "io/gzip_output.hpp"
+#include "io/json/byte_source.hpp"
 #include "io/json/json_reader.hpp"
+#include "io/markup.hpp"
 #include "io/report/base64.hpp"
 #include "io/report/web_assets.hpp"
 
@@ -16,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kVersionOfPages = 1;
+constexpr std::size_t kMaxBytesOfTimeline = std::size_t{1} << 30;  // a small file can unpack to much more
 constexpr std::string_view kDataBegin = "<script type=\"application/json\" id=\"weft-data\">";
 constexpr std::string_view kTimelineBegin = "<script type=\"application/gzip\" class=\"weft-timeline\">";
 constexpr std::string_view kScriptEnd = "</script>";
@@ -32,29 +36,6 @@ std::string without_markup(const std::string& json) {
     }
   }
   return text;
-}
-
-std::string escaped_html(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
 }
 
 std::string bytes_of_hexadecimal(std::string_view digits) {
@@ -104,6 +85,18 @@ PackedTimeline pack(const PageTimeline& timeline) {
   return {timeline.title, timeline.policy, base64(std::move(compressed).str())};
 }
 
+PageTimeline unpack(const PackedTimeline& packed) {
+  const std::string compressed = bytes_of_base64(packed.packed), name = "timeline '" + packed.title + "'";
+  ByteSource source = ByteSource::of_bytes(compressed, name);
+  std::string text;
+  std::array<char, 65536> piece;
+  while (const std::size_t count = source.read(piece.data(), piece.size())) {
+    if (text.size() + count > kMaxBytesOfTimeline) fail("{}: has more than {} bytes", name, kMaxBytesOfTimeline);
+    text.append(piece.data(), count);
+  }
+  return read_page_timeline(text, name);
+}
+
 void write_report_page(std::ostream& out, const ReportPage& page) {
   std::string_view rest = kWebPage;
   const auto up_to = [&](std::string_view mark) {
@@ -115,7 +108,7 @@ void write_report_page(std::ostream& out, const ReportPage& page) {
   up_to("{{script-hash}}");
   out << base64(bytes_of_hexadecimal(kWebScriptSha256));
   up_to("{{title}}");
-  out << escaped_html(page.title);
+  out << markup_text(page.title);
   up_to("{{style}}");
   out << kWebStyle;
   up_to("{{data}}");

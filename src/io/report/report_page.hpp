@@ -30,6 +30,8 @@ struct ReportPage {
 };
 
 PackedTimeline pack(const PageTimeline& timeline);
+// Throws Error where it holds anything else.
+PageTimeline unpack(const PackedTimeline& packed);
 
 // Whatever the names inside hold, they stay data: nothing of them can end the element that they stand in.
 void write_report_page(std::ostream& out, const ReportPage& page);

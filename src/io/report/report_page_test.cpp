@@ -43,6 +43,9 @@ TEST(Base64, OfTheStandardsExamples) {
   EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
   EXPECT_EQ(base64("\xfb\xff"), "+/8=");
   EXPECT_FALSE(is_base64("Zg==<"));
+  for (const char* bytes : {"", "f", "fo", "foo", "foob", "fooba", "foobar", "\xfb\xff"}) {
+    EXPECT_EQ(bytes_of_base64(base64(bytes)), bytes);
+  }
 }
 
 TEST(ReportPage, NamesCannotEndTheElementTheyStandIn) {

@@ -9,5 +9,6 @@ extern const std::string_view kWebPage;          // page.html, with places for t
 extern const std::string_view kWebStyle;         // report.css
 extern const std::string_view kWebScript;        // all modules as one
 extern const std::string_view kWebScriptSha256;  // in hexadecimal digits
+extern const std::string_view kFigureFont;       // fonts/weft_sans.ttf
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 
 #include "cluster/presets.hpp"
 #include "model/presets.hpp"
+#include "plan/pipeline/receive_buffers.hpp"
 #include "plan/pipeline/verify_actions.hpp"
 #include "planner/policy/policy.hpp"
 
@@ -151,6 +152,56 @@ TEST(VerifyActions, MessagesInDifferentOrdersAreADeadlock) {
   ASSERT_TRUE(violation);
   EXPECT_EQ(violation->rule, Rule::deadlock);
   EXPECT_NE(violation->message.find("different orders"), std::string::npos) << violation->message;
+  // Activations and gradients in communicators of their own would pass each other, if both ran at the same time.
+  EXPECT_NE(violation->message.find("which NCCL does not promise"), std::string::npos) << violation->message;
+}
+
+// Two activations in different orders at their ends: no communicator of their direction carries both.
+TEST(VerifyActions, MessagesOfOneDirectionInDifferentOrdersAreADeadlockInAnyCase) {
+  PipelineActions actions = *with_messages(two_stages());
+  std::vector<PipelineAction>& second = actions[1];
+  const auto a = std::ranges::find(second, PipelineAction{ActionKind::receive_forward, 1, 0}),
+             b = std::ranges::find(second, PipelineAction{ActionKind::receive_forward, 1, 1});
+  ASSERT_TRUE(a != second.end() && b != second.end());
+  second.insert(second.begin(), *b);  // before the first of all
+  second.erase(std::find(second.begin() + 1, second.end(), PipelineAction{ActionKind::receive_forward, 1, 1}));
+  const auto violation = verify_actions(actions);
+  ASSERT_TRUE(violation);
+  EXPECT_EQ(violation->rule, Rule::deadlock);
+  EXPECT_EQ(violation->message.find("which NCCL does not promise"), std::string::npos) << violation->message;
+}
+
+// Stage s of p holds min(p - s, m) micro-batches of 1F1B between forward and backward (Narayanan et al., 2021), and the
+// next activation is received before the oldest of them has ended, or behind it. GPipe holds all of them.
+TEST(ReceiveBuffers, AsManyAsMicroBatchesInFlight) {
+  for (const std::int64_t micro_batches : {4, 8}) {
+    const auto needed = [&](PipelineSchedule schedule) {
+      return receive_buffers_needed(*with_messages(passes_of(plan_of({.pp = 4, .schedule = schedule}, micro_batches))));
+    };
+    EXPECT_EQ(needed(PipelineSchedule::gpipe), micro_batches);
+    EXPECT_GE(needed(PipelineSchedule::one_f_one_b), 3);  // of stage 1
+    EXPECT_LE(needed(PipelineSchedule::one_f_one_b), 4);
+  }
+}
+
+// Rank 1 has 1F0 1B0 1F1 1B1 1F2 1B2. Where the activation of micro-batch 1 arrives before 1B0, one buffer is too few.
+TEST(ReceiveBuffers, AMessageThatIsStillNeededIsFound) {
+  const PipelineAction forward[] = {{ActionKind::forward, 1, 0}, {ActionKind::forward, 1, 1}},
+                       backward[] = {{ActionKind::backward, 1, 0}, {ActionKind::backward, 1, 1}},
+                       receive[] = {{ActionKind::receive_forward, 1, 0}, {ActionKind::receive_forward, 1, 1}};
+  const PipelineActions early = {{}, {receive[0], forward[0], receive[1], backward[0], forward[1], backward[1]}};
+  const PipelineActions late = {{}, {receive[0], forward[0], backward[0], receive[1], forward[1], backward[1]}};
+  const auto violation = find_overwritten_message(early, 1);
+  ASSERT_TRUE(violation);
+  EXPECT_EQ(violation->rule, Rule::hazard);
+  EXPECT_EQ(violation->message,
+            "rank 1: 1RECV_F1 fills the receive buffer of micro-batch 0, which 1B0 still needs (1 for each stage and "
+            "direction)");
+  EXPECT_FALSE(find_overwritten_message(early, 2));
+  EXPECT_FALSE(find_overwritten_message(late, 1));
+  EXPECT_EQ(receive_buffers_needed(early), 2);
+  EXPECT_EQ(receive_buffers_needed(late), 1);
+  EXPECT_EQ(receive_buffers_needed({{forward[0]}}), 0);
 }
 
 TEST(VerifyActions, MessagesThatAreMissingOrTooManyAreFound) {

@@ -169,21 +169,55 @@ class ActionVerifier {
     const PipelineAction* head() const { return next < actions.size() ? &actions[next] : nullptr; }
   };
 
+  // How the messages of a rank follow each other: all of them, or those of each communicator, of which there is one for
+  // each pair of ranks and direction. Communicators that are apart have to run on a device at the same time.
+  enum class Communicators : std::uint8_t { one, apart };
+  struct MessageQueueName {
+    std::int64_t rank = 0, peer = -1;
+    bool of_gradients = false;
+    friend auto operator<=>(const MessageQueueName&, const MessageQueueName&) = default;
+  };
+  using MessageQueues = std::map<MessageQueueName, Queue>;
+
+  std::int64_t rank_of(const PipelineAction& action) const {
+    return ranks_.rank_of[static_cast<std::size_t>(action.stage)];
+  }
+
+  MessageQueueName queue_of(const PipelineAction& message, Communicators communicators) const {
+    if (communicators == Communicators::one) return {rank_of(message)};
+    const bool of_gradients = message.kind == ActionKind::send_backward || message.kind == ActionKind::receive_backward;
+    return {rank_of(message), rank_of(counterpart(message)), of_gradients};
+  }
+
   std::optional<Violation> find_deadlock() const {
-    std::vector<Queue> passes(actions_.size()), messages(actions_.size());
+    auto fault = find_deadlock(Communicators::one);
+    if (fault && !find_deadlock(Communicators::apart)) {
+      fault->message +=
+          "; with a communicator for each pair of ranks and direction it would end only where all of them run on a "
+          "device "
+          "at the same time, which NCCL does not promise";
+    }
+    return fault;
+  }
+
+  std::optional<Violation> find_deadlock(Communicators communicators) const {
+    std::vector<Queue> passes(actions_.size());
+    MessageQueues messages;
     for (std::size_t rank = 0; rank < actions_.size(); ++rank) {
       for (const PipelineAction& action : actions_[rank]) {
         if (is_compute(action.kind)) passes[rank].actions.push_back(action);
-        if (is_message(action.kind)) messages[rank].actions.push_back(action);
+        if (is_message(action.kind)) messages[queue_of(action, communicators)].actions.push_back(action);
       }
     }
     std::set<PipelineAction> done;
-    while (run_passes(passes, done) | run_messages(messages, done)) {
+    while (run_passes(passes, done) | run_messages(messages, done, communicators)) {
+    }
+    for (const auto& [name, queue] : messages) {
+      if (queue.head() != nullptr) return describe_deadlock(*queue.head(), messages, passes, communicators);
     }
     for (std::size_t rank = 0; rank < actions_.size(); ++rank) {
-      const PipelineAction* const message = messages[rank].head();
-      if (message == nullptr && passes[rank].head() == nullptr) continue;
-      return describe_deadlock(rank, message, messages, passes);
+      if (passes[rank].head() == nullptr) continue;
+      return violation(Rule::deadlock, "rank {} waits at {} for ever", rank, name_of(*passes[rank].head()));
     }
     return std::nullopt;
   }
@@ -200,13 +234,13 @@ class ActionVerifier {
   }
 
   // A message starts when both ends have reached it and the pass before it is done.
-  bool run_messages(std::vector<Queue>& messages, std::set<PipelineAction>& done) const {
+  bool run_messages(MessageQueues& messages, std::set<PipelineAction>& done, Communicators communicators) const {
     bool moved = false;
-    for (Queue& queue : messages) {
+    for (auto& [name, queue] : messages) {
       const PipelineAction* const sent = queue.head();
       if (sent == nullptr || !is_sent(*sent, done)) continue;
       const PipelineAction received = counterpart(*sent);
-      Queue& other = messages[static_cast<std::size_t>(ranks_.rank_of[static_cast<std::size_t>(received.stage)])];
+      Queue& other = messages[queue_of(received, communicators)];
       if (other.head() == nullptr || *other.head() != received) continue;
       ++queue.next;
       ++other.next;
@@ -222,21 +256,19 @@ class ActionVerifier {
     return message.kind == ActionKind::send_backward && (has(ActionKind::backward) || has(ActionKind::input_grad));
   }
 
-  Violation describe_deadlock(std::size_t rank, const PipelineAction* message, const std::vector<Queue>& messages,
-                              const std::vector<Queue>& passes) const {
-    if (message == nullptr)
-      return violation(Rule::deadlock, "rank {} waits at {} for ever", rank, name_of(*passes[rank].head()));
-    const PipelineAction other = counterpart(*message);
-    const auto peer = static_cast<std::size_t>(ranks_.rank_of[static_cast<std::size_t>(other.stage)]);
-    const PipelineAction* const there = messages[peer].head();
+  Violation describe_deadlock(const PipelineAction& message, const MessageQueues& messages,
+                              const std::vector<Queue>& passes, Communicators communicators) const {
+    const PipelineAction other = counterpart(message);
+    const std::int64_t rank = rank_of(message), peer = rank_of(other);
+    const PipelineAction* const there = messages.at(queue_of(other, communicators)).head();
     if (there != nullptr && *there != other) {
       return violation(Rule::deadlock,
                        "rank {} is at {} while rank {} is at {}: messages of two ranks are in different orders", rank,
-                       name_of(*message), peer, name_of(*there));
+                       name_of(message), peer, name_of(*there));
     }
-    const PipelineAction* const pass = passes[peer].head();
+    const PipelineAction* const pass = passes[static_cast<std::size_t>(peer)].head();
     return violation(Rule::deadlock, "rank {} is at {} and waits for rank {}, which waits at {}", rank,
-                     name_of(*message), peer, pass == nullptr ? "the end" : name_of(*pass));
+                     name_of(message), peer, pass == nullptr ? "the end" : name_of(*pass));
   }
 
   const PipelineActions& actions_;
