@@ -63,6 +63,37 @@ TEST(OneFOneB, OrderOfFourStagesAndEightMicroBatches) {
   EXPECT_EQ(written(layout, 3), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
 }
 
+// "F0.1" is slice 1 of micro-batch 0. The last stage has both slices of a micro-batch before the first backward, which
+// is that of the last slice.
+TEST(OneFOneB, OrderOfTwoStagesAndTwoMicroBatchesInTwoSlices) {
+  Layout layout = pipeline(PipelineSchedule::one_f_one_b, 2, 2);
+  layout.slice_tokens = {3, 2};
+  const auto in_slices = [&](std::int64_t stage) {
+    std::string text;
+    for (const PipelinePass& pass : pipeline_order(layout, stage)) {
+      text += fmt::format("{}{}.{} ", pass.kind == BlockKind::forward ? 'F' : 'B', pass.micro_batch.value, pass.slice);
+    }
+    return text;
+  };
+  EXPECT_EQ(in_slices(0), "F0.0 F0.1 F1.0 B0.1 F1.1 B0.0 B1.1 B1.0 ");
+  EXPECT_EQ(in_slices(1), "F0.0 F0.1 B0.1 F1.0 B0.0 F1.1 B1.1 B1.0 ");
+  layout.schedule = PipelineSchedule::gpipe;
+  for (std::int64_t stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(in_slices(stage), "F0.0 F0.1 F1.0 F1.1 B0.1 B0.0 B1.1 B1.0 ");
+  }
+}
+
+// SlimPipe (Li et al. 2025): where micro-batches pass in n slices, stage s holds p - s + n - 1 of them.
+TEST(OneFOneB, HoldsASliceMoreForEveryStageBehind) {
+  for (const std::int64_t slices : {2, 3, 8}) {
+    Layout layout = pipeline(PipelineSchedule::one_f_one_b, 4, 6);
+    layout.slice_tokens.assign(static_cast<std::size_t>(slices), 1);
+    for (std::int64_t stage = 0; stage < 4; ++stage) {
+      EXPECT_EQ(passes_in_flight(layout)[static_cast<std::size_t>(stage)], 4 - stage + slices - 1);
+    }
+  }
+}
+
 TEST(OneFOneB, WithFewerMicroBatchesThanStagesWarmsUpWithAll) {
   const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 4, 2);
   EXPECT_EQ(written(layout, 0), "F0 F1 B0 B1");
