@@ -103,11 +103,12 @@ PipelineOrders in_waves(const Layout& layout, bool) {
   return repeat_in_waves(shape_of(layout), steps);
 }
 
-constexpr WaveSteps kZeroBubbleWaves{1, 4, 1, 3};
+PipelineOrders zero_bubble_in_waves(const Layout& layout, bool) {
+  return zero_bubble_waves(shape_of(layout));
+}
 
 PipelineOrders unless_searched(const Layout& layout, bool paired) {
-  return layout.vpp > 1 ? in_waves<kZeroBubbleWaves>(layout, paired)
-                        : orders_after<one_f_one_b_warm_up>(layout, paired);
+  return layout.vpp > 1 ? zero_bubble_in_waves(layout, paired) : orders_after<one_f_one_b_warm_up>(layout, paired);
 }
 
 constexpr ScheduleRow kSchedules[] = {
@@ -121,11 +122,7 @@ constexpr ScheduleRow kSchedules[] = {
     {.name = "zb-h2",
      .splits_backward = true,
      .orders = [](const Layout& layout, bool) { return zero_bubble(layout, 2 * layout.pp - 1); }},
-    {.name = "zbv",
-     .several_chunks = true,
-     .in_waves = true,
-     .splits_backward = true,
-     .orders = in_waves<kZeroBubbleWaves>},
+    {.name = "zbv", .several_chunks = true, .in_waves = true, .splits_backward = true, .orders = zero_bubble_in_waves},
     {.name = "v-half",
      .several_chunks = true,
      .in_waves = true,

@@ -240,6 +240,21 @@ TEST(ZeroBubble, OrderOfTwoStagesAndFourMicroBatches) {
   EXPECT_EQ(written(layout, 1), "F0 B0 F1 B1 W0 F2 B2 W1 F3 B3 W2 W3");
 }
 
+// By hand from the phases of PyTorch's ScheduleZBVZeroBubble: stage s begins with 2 (p - s) - 1 forwards of its first
+// chunk, then s times both forwards, then p - s times the second chunk forth and back; from there on each chunk goes
+// back and the other forth in turn, and weight gradients wait for input gradients at the end.
+TEST(Waves, OrderOfZbvWithTwoStagesAndFourMicroBatches) {
+  const Layout layout = pipeline(PipelineSchedule::zbv, 2, 4, 2);
+  EXPECT_EQ(
+      written(layout, 0),
+      "F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 B1.1 W1.1 F0.3 B0.0 W0.0 F1.2 B1.2 W1.2 B0.1 W0.1 F1.3 B1.3 W1.3 B0.2 W0.2 "
+      "B0.3 W0.3");
+  EXPECT_EQ(
+      written(layout, 1),
+      "F0.0 F1.0 F0.1 F1.1 B1.0 W1.0 F0.2 B0.0 W0.0 F1.2 B1.1 W1.1 F0.3 B0.1 W0.1 F1.3 B1.2 W1.2 B0.2 B1.3 B0.3 W0.2 "
+      "W1.3 W0.3");
+}
+
 // The warm-up of 1F1B is p - 1 - stage forwards; the first backward follows one more.
 TEST(OneFOneB, WarmsUpByItsDistanceToTheLastStage) {
   const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 5, 9);
