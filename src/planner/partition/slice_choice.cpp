@@ -22,7 +22,7 @@ std::int64_t tokens_of_unit(const Layout& layout) {
 }
 
 // A send runs beside compute.
-bool is_waited_for(const Operation& op) {
+bool counts_for_pass(const Operation& op) {
   const bool sends =
       op.communication && op.communication->collective == Collective::send_recv && op.communication->sends;
   return op.per_micro_batch && !sends;
@@ -52,7 +52,7 @@ class LastSlice {
   LastSlice(const StepGraph& graph, const CostModel& cost, const Layout& layout)
       : seq_(layout.seq), always_(graph.classes.size(), cost) {
     for (const Operation& op : graph.operations) {
-      if (!is_waited_for(op) || op.turn + 1 != layout.slices()) continue;
+      if (!counts_for_pass(op) || op.turn + 1 != layout.slices()) continue;
       const bool meets_keys = op.role == Role::attention || op.role == Role::kv_gather || op.role == Role::kv_reduce;
       if (meets_keys) {
         meeting_keys_.push_back(op);
@@ -86,7 +86,7 @@ class LastSlice {
 std::int64_t time_of_whole(const StepGraph& graph, const CostModel& cost) {
   PassTimeByClass time(graph.classes.size(), cost);
   for (const Operation& op : graph.operations) {
-    if (is_waited_for(op)) time.add(op);
+    if (counts_for_pass(op)) time.add(op);
   }
   return time.slowest();
 }
