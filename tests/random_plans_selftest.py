@@ -126,7 +126,8 @@ def main():
     if layouts != [tool.random_layout(random.Random(f"1 {i}")) for i in range(200)]:
         failures.append("the same seed gives other layouts")
     words = {word for layout in layouts for word in layout}
-    for word in ["--tp", "--pp", "--vpp", "--cp", "--ep", "--sequence-parallel", "--memory", "--stage-layers", "gpipe"]:
+    for word in ["--tp", "--pp", "--vpp", "--cp", "--ep", "--sequence-parallel", "--memory", "--stage-layers", "--slices",
+                 "gpipe"]:
         if word not in words:
             failures.append(f"no layout has {word}")
     print("\n".join(failures) or "ok")

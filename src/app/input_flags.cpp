@@ -80,6 +80,10 @@ void declare_step_flags(Flags& flags) {
               "N micro-batches pass a layer before the next one begins: ZeRO 2 and 3 gather and reduce once for all of "
               "them (default: 1)",
               kLayout);
+  flags.value("slices", "N|N,N,...|auto",
+              "sequences pass the pipeline in N slices, or in slices of so many tokens each; auto: by modelled cost "
+              "(default: whole)",
+              kLayout);
   flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
   flags.value("dropout", "X|model",
               "share of activations that a model with learned positions zeroes (default: its own; on local 0)",

@@ -17,6 +17,7 @@
 #include "io/hf_config.hpp"
 #include "io/profile_json.hpp"
 #include "model/presets.hpp"
+#include "planner/partition/slice_choice.hpp"
 #include "planner/policy/megatron_options.hpp"
 
 namespace weft {
@@ -94,6 +95,24 @@ std::vector<std::int64_t> read_stage_layers(const Flags& flags) {
     for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--stage-layers"));
   }
   return layers;
+}
+
+bool chooses_slices(const Flags& flags) {
+  return flags.text("slices") == "auto";
+}
+
+// Returns the tokens of each slice: N equal ones, or as listed.
+std::vector<std::int64_t> read_slices(const Flags& flags, std::int64_t seq) {
+  const auto text = flags.text("slices");
+  if (!text || chooses_slices(flags)) return {};
+  std::vector<std::int64_t> numbers;
+  for (const std::string& part : split(*text, ',')) numbers.push_back(parse_integer(part, "--slices"));
+  if (numbers.size() > 1) return numbers;
+  const std::int64_t count = numbers.front();
+  if (count < 1 || count > seq) fail("--slices {}: is not in 1..{} (--seq)", count, seq);
+  if (seq % count != 0) fail("--slices {}: does not divide --seq {}; give the tokens of each slice", count, seq);
+  return count == 1 ? std::vector<std::int64_t>{}
+                    : std::vector<std::int64_t>(static_cast<std::size_t>(count), seq / count);
 }
 
 std::vector<Axis> read_mesh_order(const Flags& flags) {
@@ -257,6 +276,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
   l.zero_shards = read_zero_shards(flags, l.dp * l.cp);
   l.layer_group = flags.integer("layer-group", 1, kMaxNumber).value_or(1);
+  l.slice_tokens = read_slices(flags, l.seq);
   l.sequence_parallel = flags.is_set("sequence-parallel");
   if (flags.given("dropout") && flags.is_set("no-dropout")) fail("--dropout: is given with --no-dropout");
   if (flags.given("dropout") && model.positions != Positions::learned) {
@@ -291,6 +311,10 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.stage_layers = read_stage_layers(flags);
   l.mesh_order = read_mesh_order(flags);
   validate(l, model, devices);
+  if (chooses_slices(flags)) {
+    const Profile profile = flags.declares("profile") ? read_profile(flags) : default_profile();
+    l.slice_tokens = choose_slices(model, cluster, l, profile);
+  }
   return l;
 }
 

@@ -41,12 +41,20 @@ AttentionShape shape_of(const RankView& view) {
   return shape;
 }
 
-// Without context parallelism one call serves all sequences; with it each stretch of each sequence needs its own.
-// Where the operation is cut, `rows` are those of whole sequences; empty means all.
-std::vector<AttentionCall> calls_of(const RankView& view, MicroBatch micro_batch, ElementRange rows) {
+// Without context parallelism one call serves all sequences; with it each stretch of each sequence needs its own. A
+// slice meets the keys up to its end. Where the operation is cut, `rows` are those of whole sequences; empty means all.
+std::vector<AttentionCall> calls_of(const RankView& view, const Operation& op, MicroBatch micro_batch,
+                                    ElementRange rows) {
   const Layout& layout = view.plan().layout;
   AttentionShape shape = shape_of(view);
-  const std::vector<std::int64_t> samples = sample_numbers(view, micro_batch);
+  const std::vector<std::int64_t> samples = sample_numbers(view, view.micro_batch_of_step(op, micro_batch));
+  if (layout.has_slices()) {
+    const ElementRange slice = layout.slice(op.turn);
+    shape.queries = slice.size();
+    shape.keys = slice.end;
+    shape.first_position = slice.begin;
+    return {{shape, {0, slice.size()}, {0, slice.end}, 0, samples}};
+  }
   if (layout.cp == 1) {
     if (rows.empty()) rows = {0, layout.tokens()};
     WEFT_CHECK(rows.begin % layout.seq == 0 && rows.size() % layout.seq == 0);
@@ -150,7 +158,7 @@ KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Opera
     AttentionSaved saved;
   };
   std::vector<Bound> calls;
-  for (const AttentionCall& call : calls_of(view, view.micro_batch_of_step(op, micro_batch), rows)) {
+  for (const AttentionCall& call : calls_of(view, op, micro_batch, rows)) {
     calls.push_back({call, packed_inputs(call, of), rows_of(of.write(Operand::output), call.query_rows),
                      saved_in(of, written, call)});
   }
@@ -175,7 +183,7 @@ KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const 
   };
   std::vector<Bound> calls;
   ElementRange written;  // keys whose gradient an earlier call has written
-  for (const AttentionCall& call : calls_of(view, view.micro_batch_of_step(op, micro_batch), rows)) {
+  for (const AttentionCall& call : calls_of(view, op, micro_batch, rows)) {
     calls.push_back({call, packed_inputs(call, of), packed_grads(call, of),
                      rows_of(of.read(Operand::output), call.query_rows),
                      rows_of(of.read(Operand::output_grad), call.query_rows), saved_in(of, read, call),

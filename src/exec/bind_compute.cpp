@@ -8,6 +8,7 @@
 #include "exec/bind_experts.hpp"
 #include "exec/bind_linear.hpp"
 #include "exec/bind_qk_norm.hpp"
+#include "exec/bind_slices.hpp"
 #include "exec/operands.hpp"
 #include "exec/row_ranges.hpp"
 #include "graph/operation_part.hpp"
@@ -46,7 +47,7 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   training_.tokens.assign(micro_batches, std::vector<std::int64_t>(tokens));
   training_.targets = training_.tokens;
   training_.loaded.assign(micro_batches, kNothingLoaded);
-  training_.losses.assign(micro_batches, 0.0);
+  training_.losses.assign(micro_batches * static_cast<std::size_t>(layout.slices()), 0.0);
   training_.gradient_is_finite.assign(parameters.all().size(), true);
   batch_tokens_.resize(layout.micro_batch * layout.seq);
   batch_targets_ = batch_tokens_;
@@ -66,7 +67,8 @@ BoundOperation ComputeBinder::bind(OpId id, MicroBatch micro_batch) const {
       pieces.insert(pieces.end(), ranges.begin(), ranges.end());
       continue;
     }
-    const ValueId sum = find_write(original, Operand::weight_grad);
+    const ValueId sum =
+        find_write(original, original.role == Role::kv_reduce ? Operand::keys_values_grad : Operand::weight_grad);
     const bool first = sum.valid() && view_.writes_first(sum, id, micro_batch);
     pieces.push_back(bind_whole(original, micro_batch, first));
   }
@@ -87,6 +89,9 @@ std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const 
 
 BoundOperation ComputeBinder::bind_whole(const Operation& op, MicroBatch micro_batch, bool first_write) const {
   if (is_of_routed_experts(op)) return bind_experts(view_, op, micro_batch);
+  const Into into = first_write ? Into::overwrite : Into::add;
+  if (op.role == Role::kv_gather) return bind_kv_join(view_, op, micro_batch);
+  if (op.role == Role::kv_reduce) return bind_kv_grad_sum(view_, op, micro_batch, into);
   switch (op.phase) {
     case Phase::forward:
     case Phase::recompute:
@@ -94,7 +99,7 @@ BoundOperation ComputeBinder::bind_whole(const Operation& op, MicroBatch micro_b
     case Phase::input_grad:
       return bind_input_grad(op, micro_batch, {});
     case Phase::weight_grad:
-      return bind_weight_grad(op, micro_batch, first_write ? Into::overwrite : Into::add);
+      return bind_weight_grad(op, micro_batch, into);
     case Phase::optimizer:
       return bind_once(op);
   }
@@ -246,11 +251,11 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, MicroBatch m
     case Role::qk_norm:
       return bind_qk_norm_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
-      return [&tokens = training_.tokens[view_.micro_batch_of_step(op, micro_batch).index()],
+      return [tokens = held_by(op, training_.tokens[view_.micro_batch_of_step(op, micro_batch).index()]),
               dy = of.read(Operand::output_grad), dw = of.weight(gradient), first = vocabulary_.first,
               into](Kernels& kernels, std::int64_t) { kernels.embedding_weight_grad(tokens, dy, dw, first, into); };
     case Role::positions:
-      return [dy = of.read(Operand::output_grad), d = learned_positions(of.weight(gradient)), into](
+      return [dy = of.read(Operand::output_grad), d = learned_positions(op, of.weight(gradient)), into](
                  Kernels& kernels, std::int64_t) { kernels.positions_weight_grad(dy, d, into); };
     default:
       no_kernel(op);
@@ -268,7 +273,7 @@ BoundOperation ComputeBinder::bind_dropout(const Operation& op, MicroBatch micro
   const Operands of(view_, op, micro_batch, rows);
   return [x = of.read(Operand::input), stream = of.find_read(Operand::addend), y = of.write(Operand::output),
           kept = of.kept(write_of(op, Operand::kept_elements)), place = dropout_of(op),
-          numbers = token_numbers(view_, view_.micro_batch_of_step(op, micro_batch), rows), layer = op.layer,
+          numbers = token_numbers(view_, op, micro_batch, rows), layer = op.layer,
           seed = settings_.seed](Kernels& kernels, std::int64_t step) {
     const double rate = is_validation(step) ? 0 : place.rate;
     kernels.dropout(x, {rate, dropout_key(seed, step, layer, place.site), numbers}, stream, kept, y);
@@ -283,15 +288,22 @@ BoundOperation ComputeBinder::bind_embedding(const Operation& op, MicroBatch mic
   if (positions_table.valid() && view_.coordinate(Axis::tp) == 0) {
     Operation table = op;
     table.role = Role::positions;
-    positions = learned_positions(Operands(view_, table, micro_batch).weight(positions_table));
+    positions = learned_positions(op, Operands(view_, table, micro_batch).weight(positions_table));
   }
   const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
-  return [this, batch, &tokens = training_.tokens[batch.index()], positions,
+  return [this, batch, tokens = held_by(op, training_.tokens[batch.index()]), positions,
           table = of.weight(read_of(op, Operand::weight)),
           y = of.write(Operand::output)](Kernels& kernels, std::int64_t step) {
     load_batch(step, batch);
     kernels.embedding(tokens, table, vocabulary_.first, positions, y);
   };
+}
+
+// A slice has its share of what the rank holds of a micro-batch, which is then one sequence.
+std::span<const std::int64_t> ComputeBinder::held_by(const Operation& op, std::span<const std::int64_t> of_rank) const {
+  if (!view_.plan().layout.has_slices()) return of_rank;
+  const ElementRange slice = view_.plan().layout.slice(op.turn);
+  return of_rank.subspan(static_cast<std::size_t>(slice.begin), static_cast<std::size_t>(slice.size()));
 }
 
 // Whoever needs a step's tokens or targets first loads both: the first stage of a pipeline, and its last.

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "exec/bound_operation.hpp"
@@ -18,7 +19,8 @@ struct RankTraining {
   // These are of the positions that this rank holds, by micro-batch.
   std::vector<std::vector<std::int64_t>> tokens, targets;
   std::vector<std::int64_t> loaded;  // by micro-batch: the step they are of
-  std::vector<double> losses;        // by micro-batch, of the last one computed: the sum of -log p over its tokens
+  // By micro-batch and slice, of the last one computed: the sum of -log p over its tokens.
+  std::vector<double> losses;
   // Says by parameter whether the gradient of the last update was finite. It is a deque, because kernels write to its
   // elements.
   std::deque<bool> gradient_is_finite;
@@ -61,8 +63,11 @@ class ComputeBinder {
   BoundOperation bind_loss(const Operation& op, MicroBatch micro_batch) const;
   BoundOperation bind_loss_part(const Operation& op, MicroBatch micro_batch) const;
   BoundOperation bind_loss_grad(const Operation& op, MicroBatch micro_batch) const;
-  std::vector<LossPart> loss_parts(const Vector& value) const;
-  LearnedPositions learned_positions(const Matrix& table) const { return {table, positions_}; }
+  std::vector<LossPart> loss_parts(const Operation& op, const Vector& value) const;
+  std::span<const std::int64_t> held_by(const Operation& op, std::span<const std::int64_t> of_rank) const;
+  LearnedPositions learned_positions(const Operation& op, const Matrix& table) const {
+    return {table, held_by(op, positions_)};
+  }
   void load_batch(std::int64_t step, MicroBatch micro_batch) const;
   std::string first_not_finite(Kernels& kernels, MicroBatch micro_batch) const;
 

@@ -10,16 +10,18 @@ namespace weft {
 BoundOperation ComputeBinder::bind_loss_part(const Operation& op, MicroBatch micro_batch) const {
   const Operands of(view_, op, micro_batch);
   const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
-  return [this, batch, &targets = training_.targets[batch.index()], logits = of.read(Operand::input),
-          part = loss_parts(of.flat(write_of(op, Operand::loss_parts))).front()](Kernels& kernels, std::int64_t step) {
-    load_batch(step, batch);
-    kernels.cross_entropy_part(logits, targets, vocabulary_, part);
-  };
+  return
+      [this, batch, targets = held_by(op, training_.targets[batch.index()]), logits = of.read(Operand::input),
+       part = loss_parts(op, of.flat(write_of(op, Operand::loss_parts))).front()](Kernels& kernels, std::int64_t step) {
+        load_batch(step, batch);
+        kernels.cross_entropy_part(logits, targets, vocabulary_, part);
+      };
 }
 
 // A value holds, one after the other, the three numbers of every token of every vocabulary part.
-std::vector<LossPart> ComputeBinder::loss_parts(const Vector& value) const {
-  const std::int64_t tokens = view_.plan().layout.tokens();
+std::vector<LossPart> ComputeBinder::loss_parts(const Operation& op, const Vector& value) const {
+  const Layout& layout = view_.plan().layout;
+  const std::int64_t tokens = layout.has_slices() ? layout.slice(op.turn).size() : layout.tokens();
   std::vector<LossPart> parts;
   for (std::int64_t at = 0; at < value.size; at += 3 * tokens) {
     const ElementPointer part = value.data + at;
@@ -32,11 +34,12 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, MicroBatch micro_ba
   const Operands of(view_, op, micro_batch);
   std::vector<LossPart> parts;
   const ValueId gathered = find_read(op, Operand::loss_parts);
-  if (gathered.valid()) parts = loss_parts(of.flat(gathered));
+  if (gathered.valid()) parts = loss_parts(op, of.flat(gathered));
   const bool counts = view_.coordinate(Axis::tp) == 0;  // its tensor-parallel peers have the same loss
   const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
-  double& loss = training_.losses[batch.index()];
-  const auto compute = [this, batch, parts, &targets = training_.targets[batch.index()],
+  const std::int64_t slices = view_.plan().layout.slices(), slice = slices > 1 ? op.turn : 0;
+  double& loss = training_.losses[static_cast<std::size_t>(batch.value * slices + slice)];
+  const auto compute = [this, batch, parts, targets = held_by(op, training_.targets[batch.index()]),
                         logits = of.read(Operand::input), p = of.write(Operand::output),
                         &loss](Kernels& kernels, std::int64_t step) {
     load_batch(step, batch);
@@ -56,7 +59,7 @@ BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, MicroBatch mic
   const Layout& layout = view_.plan().layout;
   // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
   const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
-  return [&targets = training_.targets[view_.micro_batch_of_step(op, micro_batch).index()], scale,
+  return [targets = held_by(op, training_.targets[view_.micro_batch_of_step(op, micro_batch).index()]), scale,
           first = vocabulary_.first, p = of.read(Operand::output), dx = of.write(Operand::input_grad)](
              Kernels& kernels, std::int64_t) { kernels.cross_entropy_input_grad(p, targets, first, scale, dx); };
 }

@@ -20,20 +20,20 @@ std::vector<std::int64_t> sample_numbers(const RankView& view, MicroBatch micro_
   return samples;
 }
 
-std::vector<std::int64_t> token_numbers(const RankView& view, MicroBatch micro_batch, ElementRange rows) {
+std::vector<std::int64_t> token_numbers(const RankView& view, const Operation& operation, MicroBatch micro_batch,
+                                        ElementRange rows) {
   const Layout& layout = view.plan().layout;
-  const std::int64_t held = layout.tokens() / (layout.sequence_parallel ? layout.tp : 1);
-  if (rows.empty()) rows = {0, held};
   std::vector<std::int64_t> of_sequence;  // positions, of the tokens that tensor-parallel ranks hold together
-  for (const ElementRange& part : view.context_parts()) {
+  for (const ElementRange& part : view.positions_held(operation)) {
     for (std::int64_t at = part.begin; at < part.end; ++at) of_sequence.push_back(at);
   }
-  const std::vector<std::int64_t> samples = sample_numbers(view, micro_batch);
   const auto length = std::ssize(of_sequence);
+  const std::int64_t tokens = layout.micro_batch * length;
+  if (rows.empty()) rows = {0, tokens / (layout.sequence_parallel ? layout.tp : 1)};
+  const std::vector<std::int64_t> samples = sample_numbers(view, view.micro_batch_of_step(operation, micro_batch));
   std::vector<std::int64_t> numbers;
   const AxisPlace place = layout.sequence_parallel ? AxisPlace{view.coordinate(Axis::tp), layout.tp} : AxisPlace{};
-  for (const ElementRange& range :
-       rows_of_share(Share::sequences, {layout.tokens(), layout.micro_batch}, place, rows)) {
+  for (const ElementRange& range : rows_of_share(Share::sequences, {tokens, layout.micro_batch}, place, rows)) {
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       numbers.push_back(samples[row / length] * layout.seq + of_sequence[row % length]);
     }

@@ -17,7 +17,9 @@ std::uint64_t dropout_key(std::uint64_t seed, std::int64_t step, std::int32_t la
 
 // Returns the numbers of a micro-batch's sequences in the batch of all ranks.
 std::vector<std::int64_t> sample_numbers(const RankView& view, MicroBatch micro_batch);
-// Returns sample * seq + position of these rows of the stream between blocks; empty `rows` mean all.
-std::vector<std::int64_t> token_numbers(const RankView& view, MicroBatch micro_batch, ElementRange rows);
+// Returns sample * seq + position of these rows of the stream between blocks, for an operation on it; empty `rows` mean
+// all.
+std::vector<std::int64_t> token_numbers(const RankView& view, const Operation& operation, MicroBatch micro_batch,
+                                        ElementRange rows);
 
 }  // namespace weft

@@ -26,6 +26,7 @@ class Operands {
   // The result is empty where the operation has no such operand.
   Matrix find_read(Operand operand) const { return matrix_or_empty(weft::find_read(op_, operand)); }
   Matrix find_write(Operand operand) const { return matrix_or_empty(weft::find_write(op_, operand)); }
+  Matrix matrix(ValueId value) const;
   Vector flat(ValueId value) const;
   // Returns a byte for every element, in these rows, of a value that dropout writes.
   KeptElements kept(ValueId value) const;
@@ -43,7 +44,6 @@ class Operands {
   NormWeights norm_of_tensor(ValueId value, std::size_t index) const;
 
  private:
-  Matrix matrix(ValueId value) const;
   Matrix matrix_or_empty(ValueId value) const { return value.valid() ? matrix(value) : Matrix{}; }
   std::vector<HeldTensor> tensors() const;
   Vector vector(ValueId value, const HeldTensor& tensor) const {

@@ -52,6 +52,8 @@ class RankView {
   // Of the step's micro-batches, the one whose tokens an operation works on. In a plan with layer groups `micro_batch`
   // numbers the groups.
   MicroBatch micro_batch_of_step(const Operation& operation, MicroBatch micro_batch) const;
+  // Returns the positions of a sequence that an operation works on: those of its slice, or all that the rank holds.
+  std::vector<ElementRange> positions_held(const Operation& operation) const;
   // Whether this execution of an operation is the first of its step to write `value`: sums over micro-batches (and over
   // the two uses of a tied embedding) begin with it. True of values that are no sums.
   bool writes_first(ValueId value, OpId operation, MicroBatch micro_batch) const;

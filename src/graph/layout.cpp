@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "base/checked.hpp"
@@ -123,6 +124,34 @@ void validate_batches(const Layout& l, const Transformer& model) {
     fail("--seq {}: {} has learned positions for {} tokens only", l.seq, model.name, model.max_seq);
   }
   if (l.sequence_parallel) require_divides("--tp", l.tp, "tokens of a rank (--sequence-parallel)", l.seq / l.cp);
+}
+
+void validate_slices(const Layout& l, const Transformer& model) {
+  if (!l.has_slices()) return;
+  const std::int64_t count = l.slices();
+  if (count == 1) fail("--slices: 1 slice is given; 2 or more are slices");
+  if (count > kMaxMicroBatches / l.micro_batches()) {
+    fail("--slices: {} slices of {} micro-batches a step; at most {} passes are planned", count, l.micro_batches(),
+         kMaxMicroBatches);
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t tokens : l.slice_tokens) {
+    if (tokens < 1 || tokens > l.seq) fail("--slices: {} tokens are not in 1..{}", tokens, l.seq);
+    if (l.sequence_parallel && tokens % l.tp != 0) {
+      fail("--slices: a slice of {} tokens is not divisible by --tp {} (--sequence-parallel)", tokens, l.tp);
+    }
+    sum += tokens;
+  }
+  if (sum != l.seq) fail("--slices: sums to {} tokens, but --seq is {}", sum, l.seq);
+  if (l.pp < 2) fail("--slices: needs --pp above 1");
+  if (!row_of(l.schedule).takes_slices) {
+    fail("--slices: is for --schedule gpipe and 1f1b, not {}", name_of(l.schedule));
+  }
+  if (l.micro_batch > 1)
+    fail("--slices: needs --micro-batch 1, not {}: smaller micro-batches come first", l.micro_batch);
+  if (l.cp > 1) fail("--slices: is for --cp 1, not {}", l.cp);
+  if (l.zero > 1) fail("--slices: is for --zero 0 and 1, not {}", l.zero);
+  if (model.experts) fail("--slices: is for models without experts, and {} has {}", model.name, model.experts->count);
 }
 
 void validate_tensor_parallel(const Layout& l, const Transformer& model) {
@@ -267,6 +296,12 @@ std::int64_t Layout::extent(Axis axis) const {
   return edp();
 }
 
+ElementRange Layout::slice(std::int64_t index) const {
+  const auto end = slice_tokens.begin() + index;
+  const std::int64_t first = std::accumulate(slice_tokens.begin(), end, std::int64_t{0});
+  return {first, first + *end};
+}
+
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {
   validate_degrees(layout, devices);
   validate_numbers(layout);
@@ -277,6 +312,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_layer_group(layout, model);
   validate_sizes(layout, model);
   validate_pipeline(layout, model);
+  validate_slices(layout, model);
   validate_experts(layout, model);
   if (model.experts) expert_mesh(layout);
 }

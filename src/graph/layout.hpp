@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/element_range.hpp"
 #include "base/element_type.hpp"
 #include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
@@ -60,6 +61,9 @@ struct Layout {
   // ZeRO 2 and 3 gather a layer's parameters and reduce its gradients once for all of them. Operations of the graph
   // are there once for each of them, and the graph repeats for every group.
   std::int64_t layer_group = 1;
+  // Tokens of each slice of a sequence. Slices pass the pipeline one after the other, and the attention of each reads
+  // the keys and values of those before it. Empty: sequences pass whole.
+  std::vector<std::int64_t> slice_tokens = {};
   bool sequence_parallel = false;
   bool dropout = true;  // of models with learned positions; those with rotary ones have none
   Recompute recompute = Recompute::none;
@@ -86,6 +90,9 @@ struct Layout {
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
   std::int64_t layer_groups() const { return micro_batches() / layer_group; }
   std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
+  bool has_slices() const { return !slice_tokens.empty(); }
+  std::int64_t slices() const { return has_slices() ? static_cast<std::int64_t>(slice_tokens.size()) : 1; }
+  ElementRange slice(std::int64_t index) const;  // positions of a sequence
   // Parameter shards of ZeRO: data and context parallel ranks hold the same dense parameters.
   std::int64_t shards() const { return zero_shards > 0 ? zero_shards : dp * cp; }
   std::int64_t shard_replicas() const { return dp * cp / shards(); }

@@ -101,6 +101,10 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
   flat.pp = flat.vpp = 1;
   flat.schedule = PipelineSchedule::one_f_one_b;
   flat.stage_layers.clear();
+  if (layout.has_slices()) {  // which slices the passes in flight belong to is left open
+    flat.seq = *std::min_element(layout.slice_tokens.begin(), layout.slice_tokens.end());
+    flat.slice_tokens.clear();
+  }
   Transformer dense = model;
   dense.experts.reset();
   const Held dense_layer = layer_of(dense, flat);

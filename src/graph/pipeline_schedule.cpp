@@ -11,10 +11,18 @@
 namespace weft {
 namespace {
 
-// Returns the k-th forward (or backward) of a rank with several chunks: micro-batches in rounds of `stages`, each round
-// through all chunks in turn (Narayanan et al. 2021, section 2.2); with one chunk simply micro-batch k.
-PipelinePass nth(BlockKind kind, std::int64_t k, std::int64_t stages, std::int64_t chunks) {
-  if (chunks == 1) return {kind, 0, make_id<MicroBatch>(k)};
+// Returns the k-th forward (or backward) of a rank with one chunk: slice after slice, micro-batch after micro-batch. A
+// slice's backward reads what those behind it left of the gradients of its keys, so slices go back in reverse order.
+PipelinePass nth_slice(BlockKind kind, std::int64_t k, std::int64_t slices) {
+  const std::int64_t slice = kind == BlockKind::forward ? k % slices : slices - 1 - k % slices;
+  return {.kind = kind, .micro_batch = make_id<MicroBatch>(k / slices), .slice = static_cast<std::int32_t>(slice)};
+}
+
+// The same of a rank with several chunks: micro-batches in rounds of as many as there are stages, each round through
+// all chunks in turn (Narayanan et al. 2021, section 2.2).
+PipelinePass nth(BlockKind kind, std::int64_t k, const Layout& layout) {
+  const std::int64_t stages = layout.pp, chunks = layout.vpp;
+  if (chunks == 1) return nth_slice(kind, k, layout.slices());
   const std::int64_t round = k / (stages * chunks);
   const std::int64_t in_round = k % (stages * chunks);
   const std::int64_t chunk = in_round / stages;
@@ -23,14 +31,14 @@ PipelinePass nth(BlockKind kind, std::int64_t k, std::int64_t stages, std::int64
 }
 
 std::int64_t passes_of_step(const Layout& layout) {
-  return layout.micro_batches() * layout.vpp;
+  return layout.micro_batches() * layout.vpp * layout.slices();
 }
 
 // Forwards of the warm-up; then a forward and a backward take turns; the backwards that are left.
 std::vector<PipelinePass> in_turns(const Layout& layout, std::int64_t warm_up, bool paired) {
   const std::int64_t total = passes_of_step(layout);
   warm_up = std::min(warm_up, total);
-  const auto slot = [&](BlockKind kind, std::int64_t k) { return nth(kind, k, layout.pp, layout.vpp); };
+  const auto slot = [&](BlockKind kind, std::int64_t k) { return nth(kind, k, layout); };
   std::vector<PipelinePass> order;
   for (std::int64_t k = 0; k < warm_up; ++k) order.push_back(slot(BlockKind::forward, k));
   for (std::int64_t k = warm_up; k < total; ++k) {
@@ -43,7 +51,7 @@ std::vector<PipelinePass> in_turns(const Layout& layout, std::int64_t warm_up, b
 }
 
 std::int64_t one_f_one_b_warm_up(const Layout& layout, std::int64_t stage, bool paired) {
-  const std::int64_t later = layout.pp - 1 - stage;
+  const std::int64_t later = layout.pp - 1 - stage + layout.slices() - 1;  // backward begins with the last slice
   // A pair passes on its results when all of it has ended, so each stage is two pairs ahead of the next.
   return paired ? 2 * later + 1 : later;
 }
@@ -95,16 +103,17 @@ PipelineOrders in_waves(const Layout& layout, bool) {
   return repeat_in_waves(shape_of(layout), steps);
 }
 
-constexpr WaveSteps kZeroBubbleWaves{1, 4, 1, 3};
+PipelineOrders zero_bubble_in_waves(const Layout& layout, bool) {
+  return zero_bubble_waves(shape_of(layout));
+}
 
 PipelineOrders unless_searched(const Layout& layout, bool paired) {
-  return layout.vpp > 1 ? in_waves<kZeroBubbleWaves>(layout, paired)
-                        : orders_after<one_f_one_b_warm_up>(layout, paired);
+  return layout.vpp > 1 ? zero_bubble_in_waves(layout, paired) : orders_after<one_f_one_b_warm_up>(layout, paired);
 }
 
 constexpr ScheduleRow kSchedules[] = {
-    {.name = "gpipe", .takes_turns = false, .orders = all_forwards_first},
-    {.name = "1f1b", .orders = orders_after<one_f_one_b_warm_up>},
+    {.name = "gpipe", .takes_turns = false, .takes_slices = true, .orders = all_forwards_first},
+    {.name = "1f1b", .takes_slices = true, .orders = orders_after<one_f_one_b_warm_up>},
     {.name = "interleaved", .several_chunks = true, .in_rounds = true, .orders = orders_after<interleaved_warm_up>},
     {.name = "breadth-first", .several_chunks = true, .takes_turns = false, .orders = chunk_after_chunk},
     {.name = "zb-h1",
@@ -113,11 +122,7 @@ constexpr ScheduleRow kSchedules[] = {
     {.name = "zb-h2",
      .splits_backward = true,
      .orders = [](const Layout& layout, bool) { return zero_bubble(layout, 2 * layout.pp - 1); }},
-    {.name = "zbv",
-     .several_chunks = true,
-     .in_waves = true,
-     .splits_backward = true,
-     .orders = in_waves<kZeroBubbleWaves>},
+    {.name = "zbv", .several_chunks = true, .in_waves = true, .splits_backward = true, .orders = zero_bubble_in_waves},
     {.name = "v-half",
      .several_chunks = true,
      .in_waves = true,

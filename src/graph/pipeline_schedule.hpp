@@ -44,6 +44,7 @@ struct PipelinePass {
   std::int32_t chunk = 0;  // model chunk of this pipeline rank
   MicroBatch micro_batch{0};
   bool with_next = false;  // a forward that forms a pair with the backward behind it
+  std::int32_t slice = 0;  // of the micro-batch's sequence (Layout::slice_tokens)
   friend bool operator==(const PipelinePass&, const PipelinePass&) = default;
 };
 
@@ -63,6 +64,8 @@ struct ScheduleRow {
   // Whether forwards and backwards alternate from the first backward on. They may then be paired, and the number of
   // passes under way does not depend on the micro-batches of a step.
   bool takes_turns = true;
+  // Whether slices of a sequence may pass one after the other: forward in their order, backward in the reverse one.
+  bool takes_slices = false;
   PipelineOrders (*orders)(const Layout& layout, bool paired);
 
   bool may_pair() const { return takes_turns && !splits_backward; }
@@ -79,9 +82,9 @@ std::vector<std::string> schedule_names();  // in the order of the table
 PipelineOrders pipeline_orders(const Layout& layout, bool paired = false);
 std::vector<PipelinePass> pipeline_order(const Layout& layout, std::int64_t stage, bool paired = false);
 
-// By stage, the most passes between their forward and the end of their backward, where nothing is paired. Of a split
-// backward only the input gradient counts: what weight gradients still read is less than what a forward left. Of a
-// schedule that is yet to be found, one.
+// By stage, the most passes between their forward and the end of their backward, where nothing is paired. Where
+// sequences are cut into slices, a pass is of one slice. Of a split backward only the input gradient counts: what
+// weight gradients still read is less than what a forward left. Of a schedule that is yet to be found, one.
 std::vector<std::int64_t> passes_in_flight(const Layout& layout);
 
 }  // namespace weft

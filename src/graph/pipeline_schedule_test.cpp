@@ -63,6 +63,37 @@ TEST(OneFOneB, OrderOfFourStagesAndEightMicroBatches) {
   EXPECT_EQ(written(layout, 3), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
 }
 
+// "F0.1" is slice 1 of micro-batch 0. The last stage has both slices of a micro-batch before the first backward, which
+// is that of the last slice.
+TEST(OneFOneB, OrderOfTwoStagesAndTwoMicroBatchesInTwoSlices) {
+  Layout layout = pipeline(PipelineSchedule::one_f_one_b, 2, 2);
+  layout.slice_tokens = {3, 2};
+  const auto in_slices = [&](std::int64_t stage) {
+    std::string text;
+    for (const PipelinePass& pass : pipeline_order(layout, stage)) {
+      text += fmt::format("{}{}.{} ", pass.kind == BlockKind::forward ? 'F' : 'B', pass.micro_batch.value, pass.slice);
+    }
+    return text;
+  };
+  EXPECT_EQ(in_slices(0), "F0.0 F0.1 F1.0 B0.1 F1.1 B0.0 B1.1 B1.0 ");
+  EXPECT_EQ(in_slices(1), "F0.0 F0.1 B0.1 F1.0 B0.0 F1.1 B1.1 B1.0 ");
+  layout.schedule = PipelineSchedule::gpipe;
+  for (std::int64_t stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(in_slices(stage), "F0.0 F0.1 F1.0 F1.1 B0.1 B0.0 B1.1 B1.0 ");
+  }
+}
+
+// SlimPipe (Li et al. 2025): where micro-batches pass in n slices, stage s holds p - s + n - 1 of them.
+TEST(OneFOneB, HoldsASliceMoreForEveryStageBehind) {
+  for (const std::int64_t slices : {2, 3, 8}) {
+    Layout layout = pipeline(PipelineSchedule::one_f_one_b, 4, 6);
+    layout.slice_tokens.assign(static_cast<std::size_t>(slices), 1);
+    for (std::int64_t stage = 0; stage < 4; ++stage) {
+      EXPECT_EQ(passes_in_flight(layout)[static_cast<std::size_t>(stage)], 4 - stage + slices - 1);
+    }
+  }
+}
+
 TEST(OneFOneB, WithFewerMicroBatchesThanStagesWarmsUpWithAll) {
   const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 4, 2);
   EXPECT_EQ(written(layout, 0), "F0 F1 B0 B1");
@@ -207,6 +238,21 @@ TEST(ZeroBubble, OrderOfTwoStagesAndFourMicroBatches) {
   const Layout layout = pipeline(PipelineSchedule::zb_h1, 2, 4);
   EXPECT_EQ(written(layout, 0), "F0 F1 B0 W0 F2 B1 W1 F3 B2 W2 B3 W3");
   EXPECT_EQ(written(layout, 1), "F0 B0 F1 B1 W0 F2 B2 W1 F3 B3 W2 W3");
+}
+
+// By hand from the phases of PyTorch's ScheduleZBVZeroBubble: stage s begins with 2 (p - s) - 1 forwards of its first
+// chunk, then s times both forwards, then p - s times the second chunk forth and back; from there on each chunk goes
+// back and the other forth in turn, and weight gradients wait for input gradients at the end.
+TEST(Waves, OrderOfZbvWithTwoStagesAndFourMicroBatches) {
+  const Layout layout = pipeline(PipelineSchedule::zbv, 2, 4, 2);
+  EXPECT_EQ(
+      written(layout, 0),
+      "F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 B1.1 W1.1 F0.3 B0.0 W0.0 F1.2 B1.2 W1.2 B0.1 W0.1 F1.3 B1.3 W1.3 B0.2 W0.2 "
+      "B0.3 W0.3");
+  EXPECT_EQ(
+      written(layout, 1),
+      "F0.0 F1.0 F0.1 F1.1 B1.0 W1.0 F0.2 B0.0 W0.0 F1.2 B1.1 W1.1 F0.3 B0.1 W0.1 F1.3 B1.2 W1.2 B0.2 B1.3 B0.3 W0.2 "
+      "W1.3 W0.3");
 }
 
 // The warm-up of 1F1B is p - 1 - stage forwards; the first backward follows one more.

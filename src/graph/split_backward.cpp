@@ -218,7 +218,80 @@ class WaveRule {
   std::vector<std::size_t> at_;                                // in it
 };
 
+// One stage's order of ZBV, phase after phase. It is written for at least 2p - 1 micro-batches, which fill the
+// pipeline; of those that a step does not have, the passes are left out.
+class ZeroBubbleStage {
+ public:
+  ZeroBubbleStage(const PipelineShape& shape, std::int64_t stage)
+      : micro_batches_(shape.micro_batches),
+        planned_(std::max(2 * shape.stages - 1, shape.micro_batches)),
+        stage_(stage),
+        to_end_(shape.stages - stage) {}
+
+  std::vector<PipelinePass> order() {
+    fill();
+    while (next_[0][0] < planned_) one_of_each(true);
+    while (next_[1][0] < planned_) one_of_each(false);
+    drain();
+    return std::move(order_);
+  }
+
+ private:
+  static std::size_t place_of(BlockKind kind) { return kind == kForward ? 0 : kind == kInputGrad ? 1 : 2; }
+  void pass(BlockKind kind, std::int32_t chunk) {
+    const std::int64_t number = next_[chunk][place_of(kind)]++;
+    if (number < micro_batches_) order_.push_back({kind, chunk, make_id<MicroBatch>(number)});
+  }
+  void backward(std::int32_t chunk) {
+    pass(kInputGrad, chunk);
+    pass(kWeightGrad, chunk);
+  }
+
+  // The first micro-batch comes back to this stage after 2 (p - stage) - 1 units, and as a gradient after as many as
+  // there are stages before it and back.
+  void fill() {
+    for (std::int64_t i = 0; i < 2 * to_end_ - 1; ++i) pass(kForward, 0);
+    for (std::int64_t i = 0; i < stage_; ++i) {
+      pass(kForward, 1);
+      pass(kForward, 0);
+    }
+    for (std::int64_t i = 0; i < to_end_; ++i) {
+      pass(kForward, 1);
+      backward(1);
+    }
+  }
+  void one_of_each(bool begins_another) {
+    if (begins_another) pass(kForward, 0);
+    backward(0);
+    pass(kForward, 1);
+    backward(1);
+  }
+  // Gradients that other stages wait for come first; weight gradients keep the stage busy until it begins the next
+  // step.
+  void drain() {
+    for (std::int64_t i = 0; i < stage_; ++i) {
+      pass(kInputGrad, 0);
+      pass(kInputGrad, 1);
+    }
+    for (std::int64_t i = 0; i < to_end_; ++i) backward(0);
+    for (const std::int32_t chunk : {1, 0}) {
+      while (next_[chunk][2] < next_[chunk][1]) pass(kWeightGrad, chunk);
+    }
+  }
+
+  std::int64_t micro_batches_, planned_, stage_, to_end_;
+  std::array<std::array<std::int64_t, 3>, 2> next_{};  // by chunk and kind
+  std::vector<PipelinePass> order_;
+};
+
 }  // namespace
+
+PipelineOrders zero_bubble_waves(const PipelineShape& shape) {
+  WEFT_CHECK(shape.in_waves && shape.chunks == 2);
+  PipelineOrders orders;
+  for (std::int64_t stage = 0; stage < shape.stages; ++stage) orders.push_back(ZeroBubbleStage(shape, stage).order());
+  return orders;
+}
 
 std::optional<PipelineOrders> fill_with_weight_grads(const PipelineProblem& problem, const FillOptions& options) {
   return Filler(problem, options).orders();

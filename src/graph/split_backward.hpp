@@ -22,6 +22,11 @@ struct FillOptions {
 // passes held leave a stage no room for what the others wait for.
 std::optional<PipelineOrders> fill_with_weight_grads(const PipelineProblem& problem, const FillOptions& options);
 
+// ZBV: two chunks a stage in waves, and no stage ever idle between its first pass and its last where all passes take
+// one unit (Qi et al. 2024, Zero Bubble, section 6; the order of PyTorch's ScheduleZBVZeroBubble). No stage holds more
+// than two passes for every stage.
+PipelineOrders zero_bubble_waves(const PipelineShape& shape);
+
 // A micro-batch's way through a pipeline with two chunks a stage in waves, as a pattern that repeats every six units:
 // the time from one stage to the next in the first chunk's forward, the second's, the second's backward and the first's
 // (Qi et al. 2024, Pipeline Parallelism with Controllable Memory, section 3). Where another pass of the pattern is in

@@ -99,6 +99,7 @@ std::string describe(const Operation& op) {
 
 TokenRows token_rows(const Layout& layout) {
   const std::int64_t shards = layout.sequence_parallel ? layout.tp : 1;
+  if (layout.has_slices()) return {.shards = shards};  // they are cut by rows already
   return {shards, layout.tokens() / shards, layout.cp == 1 ? layout.micro_batch : 0};
 }
 

@@ -94,7 +94,8 @@ struct Operation {
   Role role = Role::update;
   Role subject = Role::update;  // whose parameters it serves (grad_reduce of qkv); otherwise equal to role
   std::int32_t part = 0;
-  // Where micro-batches pass layers in groups (Layout::layer_group): which of a group it is of; -1: of all of them.
+  // Where micro-batches pass layers in groups (Layout::layer_group), which of a group it is of; where sequences are cut
+  // (Layout::slice_tokens), which slice. -1: of all of them.
   std::int32_t turn = -1;
   // For a leg of a substituted transfer: the rule, and which of its legs it is.
   Substitution rule = Substitution::none;
@@ -154,7 +155,7 @@ double distinct_share(const RoutedSlots& routed, std::int64_t domains);
 // on it.
 struct TokenRows {
   std::int64_t shards = 1;     // sequence parallelism: ranks that hold an equal part of every sequence; 1 without it
-  std::int64_t rows = 0;       // of a shard
+  std::int64_t rows = 0;       // of a shard; 0: nothing is cut by rows
   std::int64_t sequences = 0;  // of a micro-batch; 0: context-parallel ranks hold parts of them
   RoutedSlots routed = {};
   friend bool operator==(const TokenRows&, const TokenRows&) = default;

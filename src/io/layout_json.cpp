@@ -76,6 +76,7 @@ ordered_json layout_to_json(const Layout& layout) {
                           {"min_elements", layout.compress.min_elements}};
   }
   if (layout.layer_group > 1) result["layer_group"] = layout.layer_group;
+  if (layout.has_slices()) result["slice_tokens"] = layout.slice_tokens;
   if (!layout.dropout) result["dropout"] = false;
   if (layout.expert_exchange != ExpertExchange::padded) result["expert_exchange"] = name_of(layout.expert_exchange);
   if (layout.dispatch_fp8) result["dispatch_fp8"] = true;
@@ -93,7 +94,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
                                              "recompute",    "attention",    "precision",     "grad_dtype",
                                              "clip_grad",    "schedule",     "stage_layers",  "mesh_order",
                                              "dropout",      "dispatch_fp8", "ep_forwarding", "expert_exchange",
-                                             "zero_shards",  "layer_group",  "compress"});
+                                             "zero_shards",  "layer_group",  "compress",      "slice_tokens"});
   Layout layout;
   layout.tp = object.integer_or("tp", layout.tp, 1, kMaxDegree);
   layout.pp = object.integer_or("pp", layout.pp, 1, kMaxDegree);
@@ -123,6 +124,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
     layout.schedule = static_cast<PipelineSchedule>(object.one_of("schedule", schedule_names()));
   }
   if (object.has("stage_layers")) layout.stage_layers = object.integers("stage_layers", 1, kMaxDegree);
+  if (object.has("slice_tokens")) layout.slice_tokens = object.integers("slice_tokens", 1, kMaxDegree);
   if (object.has("mesh_order")) layout.mesh_order = read_mesh_order(object);
   return layout;
 }

@@ -152,12 +152,14 @@ class PlanReader {
     result.queues = read_queues(line);
     const std::vector<std::string> kinds = names_up_to(BlockKind::extra);
     for_each_line(line, "blocks", [&](const JsonObject& block, std::size_t) {
-      block.allow_only(std::vector<std::string>{"kind", "chunk", "operations"});
+      block.allow_only(std::vector<std::string>{"kind", "chunk", "slice", "operations"});
       const auto kind = static_cast<BlockKind>(block.one_of("kind", kinds));
       const bool of_a_chunk = kind != BlockKind::update && kind != BlockKind::extra;
       const std::int64_t chunk = of_a_chunk ? block.integer("chunk", 0, counts_.chunks - 1)
                                             : block.integer_or("chunk", -1, -1, counts_.chunks - 1);
-      result.blocks.push_back({kind, static_cast<std::int32_t>(chunk)});
+      const std::int64_t slice = block.integer_or("slice", -1, -1, plan_.layout.slices() - 1);
+      result.blocks.push_back(
+          {.kind = kind, .chunk = static_cast<std::int32_t>(chunk), .slice = static_cast<std::int32_t>(slice)});
       for (const std::int64_t id : block.integers("operations", 0, counts_.operations - 1)) {
         result.blocks.back().operations.push_back({static_cast<std::int32_t>(id)});
       }

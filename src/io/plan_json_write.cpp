@@ -113,6 +113,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
 ordered_json block_line(const IssueBlock& block) {
   ordered_json line{{"kind", name_of(block.kind)}};
   if (block.chunk >= 0) line["chunk"] = block.chunk;
+  if (block.slice >= 0) line["slice"] = block.slice;
   line["operations"] = ordered_json::array();
   for (const OpId id : block.operations) line["operations"].push_back(id.value);
   return line;

@@ -33,7 +33,9 @@ std::string_view name_of(QueueKind kind) {
 
 std::string name_of(const IssueBlock& block) {
   std::string name(name_of(block.kind));
-  return block.chunk < 0 ? name : fmt::format("{} {}", name, block.chunk);
+  if (block.chunk >= 0) name += fmt::format(" {}", block.chunk);
+  if (block.slice >= 0) name += fmt::format(" slice {}", block.slice);
+  return name;
 }
 
 const IssueBlock& block_of(const ClassPlan& plan, BlockKind kind) {

@@ -35,9 +35,10 @@ struct IssueBlock {
   BlockKind kind = BlockKind::extra;
   std::int32_t chunk = -1;  // model chunk of the rank; -1: of no single one, as the update
   std::vector<OpId> operations = {};
+  std::int32_t slice = -1;  // of sequences that are cut (Layout::slice_tokens); -1: they are not
   friend bool operator==(const IssueBlock&, const IssueBlock&) = default;
 };
-std::string name_of(const IssueBlock& block);  // "forward 0", "update"
+std::string name_of(const IssueBlock& block);  // "forward 0", "forward 0 slice 2", "update"
 
 // The turn of a block in the issue order, or of a section of it: where two blocks are woven into each other, their
 // sections take turns.
@@ -49,8 +50,8 @@ struct IssueSlot {
   friend bool operator==(const IssueSlot&, const IssueSlot&) = default;
 };
 
-// A frame is the memory of what one forward of a model chunk leaves for its backward. Chunks take turns: a forward
-// takes what the backward of any chunk has freed. `base` says by micro-batch where the frame begins.
+// A frame is the memory of what one forward of a model chunk, or of a slice, leaves for its backward. They take turns:
+// a forward takes what the backward of any of them has freed. `base` says by micro-batch where the frame begins.
 struct Frame {
   std::vector<Bytes> base;
   friend bool operator==(const Frame&, const Frame&) = default;

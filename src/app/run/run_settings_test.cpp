@@ -119,6 +119,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"zero-shards", {"1", {{"zero", "1"}}}},
       {"zero-replicas", {"2", {{"zero", "1"}}}},
       {"layer-group", {"2", {{"zero", "2"}}}},
+      {"slices", {"2", stages}},
       {"sequence-parallel", {"true", {{"tp", "2"}}}},
       {"dropout", {"0.3"}},
       {"recompute", {"full"}},

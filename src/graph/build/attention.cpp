@@ -27,12 +27,12 @@ void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
     v.kv = linear(Role::kv, phase, v.normed_full, {model_.hidden, kv_width()}, "kv");
     return;
   }
-  if (!model_.latent && layout_.cp == 1) {
+  if (!model_.latent && !shares_keys()) {
     v.qkv = linear(Role::qkv, phase, v.normed_full, {model_.hidden, qkv_width()}, "qkv");
     return;
   }
   if (!model_.latent) {
-    // One product; keys and values lie apart, because they are what context-parallel ranks exchange.
+    // One product; keys and values lie apart, because they are what other ranks or slices read.
     const Sharding sharding = output_sharding(Role::qkv, v.normed_full);
     v.qkv = value({label("queries"), {tokens(), heads() * query_head()}, ValueKind::activation, sharding});
     v.kv = value({label("kv"), {tokens(), kv_width()}, ValueKind::activation, sharding});
@@ -88,8 +88,36 @@ void ClassBuilder::norm_queries_and_keys(LayerValues& v, Phase phase) {
   add(Role::qk_norm, phase, qk_norm_key(), std::move(reads), std::move(writes));
 }
 
+// A slice's queries meet the keys and values of all slices up to their own, which are copied into one matrix. Where
+// backward computes layers again, those of the other slices are the ones that forward left.
+void ClassBuilder::join_keys(LayerValues& v, Phase phase) {
+  if (turn_ == 0) return;  // its own are all
+  const char* suffix = phase == Phase::input_grad ? "again" : "joined";
+  const auto joined = [&](const char* name, ValueId own) {
+    const Value& source = graph_.value(own);
+    return value({label(name) + suffix, {keys(), source.shape.back()}, ValueKind::activation, source.sharding});
+  };
+  v.kv_full = joined("kv_", v.kv);
+  std::int64_t elements = graph_.value(v.kv_full).elements();
+  std::vector<Write> writes{{Operand::keys_values, v.kv_full}};
+  if (model_.latent) {
+    v.rope_full = joined("rope_key_", v.rope_key);
+    elements += graph_.value(v.rope_full).elements();
+    writes.push_back({Operand::rotary_key, v.rope_full});
+  }
+  std::vector<Read> reads;
+  for (std::int32_t slice = 0; slice <= turn_; ++slice) {
+    const LayerValues& of_slice =
+        slice == turn_ ? v : turns_[slice].saved[chunk_][layer_ - chunk_layers_[chunk_].first];
+    reads.push_back({Operand::keys_values, of_slice.kv});
+    if (model_.latent) reads.push_back({Operand::rotary_key, of_slice.rope_key});
+  }
+  add(Role::kv_gather, phase, elementwise(phase, elements, 2 * width()), std::move(reads), std::move(writes));
+}
+
 // Context parallelism: every rank's queries meet the keys and values of the whole sequence.
 void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
+  if (layout_.has_slices()) return join_keys(v, phase);
   if (layout_.cp == 1) return;
   const std::int64_t all_tokens = tokens() * layout_.cp;
   const bool again = phase == Phase::input_grad;
@@ -114,7 +142,10 @@ OpKey ClassBuilder::core_key() const {
   key.kind = OpKind::attention;
   key.dtype = layout_.precision;
   key.causal_half = layout_.attention == AttentionKernel::flash;
-  key.dims = {layout_.micro_batch, heads(), layout_.seq / layout_.cp, layout_.seq, query_head(), value_head()};
+  // Half of the square is computed. A slice's share is its square's half and all of what lies before it.
+  const bool all_before = layout_.has_slices() && key.causal_half;
+  key.dims = {layout_.micro_batch, heads(),     queries(), all_before ? 2 * slice().begin + queries() : keys(),
+              query_head(),        value_head()};
   return key;
 }
 
@@ -132,7 +163,7 @@ std::vector<Read> ClassBuilder::core_inputs(const LayerValues& v) const {
 // unfused one the s x s matrices (softmax; with dropout also the mask and the dropped-out copy).
 void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
   const bool flash = layout_.attention == AttentionKernel::flash;
-  const std::int64_t rows = layout_.micro_batch * heads() * (layout_.seq / layout_.cp);
+  const std::int64_t rows = layout_.micro_batch * heads() * queries();
   Sharding of_saved;  // rows of heads, sequence by sequence
   split(of_saved, 0, Axis::tp, Share::sequences);
   split(of_saved, 0, Axis::cp, Share::mirrored);
@@ -144,10 +175,10 @@ void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
   if (flash) {
     saved(Operand::log_sums, "attention.lse", {rows});
   } else {
-    saved(Operand::softmax, "attention.softmax", {rows, layout_.seq});
+    saved(Operand::softmax, "attention.softmax", {rows, keys()});
     if (has_dropout()) {
-      saved(Operand::kept_elements, "attention.mask", {rows, layout_.seq}, 1);
-      saved(Operand::dropped_softmax, "attention.dropped", {rows, layout_.seq});
+      saved(Operand::kept_elements, "attention.mask", {rows, keys()}, 1);
+      saved(Operand::dropped_softmax, "attention.dropped", {rows, keys()});
     }
   }
   v.context = value({label("context"), {tokens(), heads() * value_head()}, ValueKind::activation, head_sharding()});
@@ -186,6 +217,37 @@ ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerVa
   return norm_backward(Role::attention_norm, v.input, dx, grad);
 }
 
+// Adds what a slice's queries give the keys and values of all slices up to their own to what those behind it gave.
+// Returns the gradients of its own, which no other slice adds to any more.
+ClassBuilder::AttentionGrads ClassBuilder::add_to_slices(const AttentionGrads& of_all) {
+  std::vector<Read> reads{{Operand::keys_values_grad, of_all.kv}};
+  std::int64_t elements = graph_.value(of_all.kv).elements();
+  if (of_all.rope_key.valid()) {
+    reads.push_back({Operand::rotary_key_grad, of_all.rope_key});
+    elements += graph_.value(of_all.rope_key).elements();
+  }
+  const auto sum_for = [&](const char* name, ValueId like) {
+    const Value& source = graph_.value(like);
+    const ValueId sum = value({label(name), {queries(), source.shape.back()}, source.kind, source.sharding});
+    graph_.values[sum].accumulated = true;
+    return sum;
+  };
+  std::vector<Write> writes;
+  for (std::int32_t slice = 0; slice <= turn_; ++slice) {
+    AttentionGrads& grads = turns_[slice].key_grads;
+    if (turn_ + 1 == layout_.slices()) {  // backward begins with the last slice
+      const AsTurn of_slice(turn_, slice);
+      grads.kv = sum_for("d_kv", of_all.kv);
+      if (of_all.rope_key.valid()) grads.rope_key = sum_for("d_rope_key", of_all.rope_key);
+    }
+    writes.push_back({Operand::keys_values_grad, grads.kv});
+    if (of_all.rope_key.valid()) writes.push_back({Operand::rotary_key_grad, grads.rope_key});
+  }
+  add(Role::kv_reduce, Phase::input_grad, elementwise(Phase::input_grad, elements, 3 * width()), std::move(reads),
+      std::move(writes));
+  return {of_all.qkv, now().key_grads.kv, now().key_grads.rope_key};
+}
+
 ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, ValueId grad) {
   std::vector<Read> reads = core_inputs(v);
   reads.push_back({Operand::output_grad, grad});
@@ -203,7 +265,7 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
     if (gathered) sharding.add_partial(Axis::cp);
     return sharding;
   };
-  const std::int64_t kv_rows = tokens() * layout_.cp;
+  const std::int64_t kv_rows = layout_.has_slices() ? keys() : tokens() * layout_.cp;
   AttentionGrads grads;
   grads.qkv = grad_value(apart ? "d_queries" : "d_qkv", tokens(), apart ? heads() * query_head() : qkv_width(),
                          head_sharding());
@@ -219,6 +281,7 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
   }
   writes.insert(writes.end(), of_all_tokens.begin(), of_all_tokens.end());
   add(Role::attention, Phase::input_grad, core_key(), std::move(reads), std::move(writes));
+  if (layout_.has_slices()) return add_to_slices(grads);
   if (!gathered) return grads;
 
   std::int64_t elements = 0;

@@ -19,7 +19,7 @@ ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Tra
         std::accumulate(per_chunk.begin(), per_chunk.begin() + static_cast<std::ptrdiff_t>(g), std::int64_t{0});
     chunk_layers_.emplace_back(static_cast<std::int32_t>(first), static_cast<std::int32_t>(per_chunk[g]));
   }
-  turns_.resize(static_cast<std::size_t>(layout.layer_group));
+  turns_.resize(static_cast<std::size_t>(layout.layer_group * layout.slices()));
   for (Turn& turn : turns_) {
     turn.saved.resize(chunk_layers_.size());
     turn.chunk_output.resize(chunk_layers_.size());
@@ -47,8 +47,8 @@ void ClassBuilder::forward_chunk(std::int32_t chunk) {
     forget_gathered();
   }
   layer_ = -1;
-  if (turns_.size() > 1) return;  // backward_chunk has the head
-  forward_output(chunk, turns_.front().stream);
+  if (layout_.layer_group > 1) return;  // backward_chunk has the head
+  in_turns([&](Turn& turn) { forward_output(chunk, turn.stream); });
   if (!keeps_gathered_head(chunk)) forget_gathered();
 }
 
@@ -63,14 +63,14 @@ bool ClassBuilder::keeps_gathered_head(std::int32_t chunk) const {
 // them are in memory at a time.
 void ClassBuilder::backward_chunk(std::int32_t chunk) {
   chunk_ = chunk;
-  in_turns([&](Turn& turn) {
-    if (turns_.size() > 1) forward_output(chunk, turn.stream);
+  in_backward_turns([&](Turn& turn) {
+    if (layout_.layer_group > 1) forward_output(chunk, turn.stream);
     turn.grad = backward_output(chunk);
   });
   forget_gathered();
   const auto [first, count] = chunk_layers_[chunk];
   for (layer_ = first + count - 1; layer_ >= first; --layer_) {
-    in_turns([&](Turn& turn) {
+    in_backward_turns([&](Turn& turn) {
       const LayerValues& saved = turn.saved[chunk][layer_ - first];
       const bool recomputes = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
       const LayerValues again = recomputes ? recompute_layer(saved) : saved;
@@ -79,7 +79,7 @@ void ClassBuilder::backward_chunk(std::int32_t chunk) {
     forget_gathered();
   }
   layer_ = -1;
-  in_turns([&](Turn& turn) { backward_input(chunk, turn.grad); });
+  in_backward_turns([&](Turn& turn) { backward_input(chunk, turn.grad); });
   forget_gathered();
 }
 
@@ -130,7 +130,7 @@ ValueId ClassBuilder::value_like(ValueId source, std::string name, ValueKind kin
 }
 
 ValueId ClassBuilder::once(NewValue spec, bool accumulated) {
-  const OfWholeGroup all(turn_);
+  const AsTurn all(turn_, kAllTurns);
   const ValueId id = value(std::move(spec));
   Value& v = graph_.values[id.index()];
   v.per_micro_batch = false;

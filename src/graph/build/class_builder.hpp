@@ -109,22 +109,32 @@ class ClassBuilder {
   void emit_update(const Parameter& p, ValueId gradient, ValueId norm);
   std::int64_t shards(GroupKind group) const;
 
-  // Micro-batches of a layer group take turns: runs `build` for each of them.
+  // Micro-batches of a layer group, or slices of a sequence, take turns: runs `build` for each of them.
   template <typename Build>
   void in_turns(Build build) {
-    for (std::size_t t = 0; t < turns_.size(); ++t) {
-      turn_ = turns_.size() > 1 ? static_cast<std::int32_t>(t) : -1;
-      build(turns_[t]);
-    }
+    for (std::size_t t = 0; t < turns_.size(); ++t) build_turn(t, build);
     turn_ = -1;
   }
-  // While it lives, what is added is of all micro-batches of the layer group together.
-  class OfWholeGroup {
+  // Slices go back in reverse order.
+  template <typename Build>
+  void in_backward_turns(Build build) {
+    if (!layout_.has_slices()) return in_turns(build);
+    for (std::size_t t = turns_.size(); t-- > 0;) build_turn(t, build);
+    turn_ = -1;
+  }
+  template <typename Build>
+  void build_turn(std::size_t turn, Build& build) {
+    turn_ = turns_.size() > 1 ? static_cast<std::int32_t>(turn) : -1;
+    build(turns_[turn]);
+  }
+  static constexpr std::int32_t kAllTurns = -1;
+  // While it lives, what is added is of that turn.
+  class AsTurn {
    public:
-    explicit OfWholeGroup(std::int32_t& turn) : turn_(turn), before_(std::exchange(turn, -1)) {}
-    ~OfWholeGroup() { turn_ = before_; }
-    OfWholeGroup(const OfWholeGroup&) = delete;
-    OfWholeGroup& operator=(const OfWholeGroup&) = delete;
+    AsTurn(std::int32_t& turn, std::int32_t as) : turn_(turn), before_(std::exchange(turn, as)) {}
+    ~AsTurn() { turn_ = before_; }
+    AsTurn(const AsTurn&) = delete;
+    AsTurn& operator=(const AsTurn&) = delete;
 
    private:
     std::int32_t& turn_;
@@ -156,6 +166,8 @@ class ClassBuilder {
   OpKey qk_norm_key() const;
   ValueId backward_latent(const LayerValues& v, const AttentionGrads& grads, ValueId x);
   void gather_keys(LayerValues& v, Phase phase);
+  void join_keys(LayerValues& v, Phase phase);
+  AttentionGrads add_to_slices(const AttentionGrads& of_all);
   OpKey core_key() const;
   std::vector<Read> core_inputs(const LayerValues& v) const;
   void forward_ffn(LayerValues& v, Phase phase);
@@ -236,7 +248,13 @@ class ClassBuilder {
   const RankClass& rank_class() const { return graph_.classes[id_.index()]; }
 
   // Sizes on this rank.
-  std::int64_t tokens() const { return layout_.tokens(); }
+  std::int64_t tokens() const { return layout_.has_slices() ? queries() : layout_.tokens(); }
+  // Of one sequence: those that attention computes for, and those that it reads the keys of.
+  std::int64_t queries() const { return layout_.has_slices() ? slice().size() : layout_.seq / layout_.cp; }
+  std::int64_t keys() const { return layout_.has_slices() ? slice().end : layout_.seq; }
+  ElementRange slice() const { return layout_.slice(turn_); }
+  // Keys and values lie apart from queries, because other ranks or slices read them.
+  bool shares_keys() const { return layout_.cp > 1 || layout_.has_slices(); }
   std::int64_t stream_tokens() const { return layout_.sequence_parallel ? tokens() / layout_.tp : tokens(); }
   std::int64_t heads() const { return model_.heads / layout_.tp; }
   std::int64_t kv_heads() const { return std::max<std::int64_t>(1, model_.kv_heads / layout_.tp); }
@@ -267,13 +285,14 @@ class ClassBuilder {
   struct HeadValues {
     ValueId input, normed, normed_full, logits, probabilities;
   };
-  // What one micro-batch of a layer group has on its way; without groups there is one of them.
+  // What one micro-batch of a layer group, or one slice, has on its way; without either there is one of them.
   struct Turn {
     ValueId stream, grad;                         // where it stands
     std::vector<std::vector<LayerValues>> saved;  // by chunk, by layer in the chunk
     std::vector<ValueId> chunk_output, chunk_input_grad;
     ValueId embedding_mask;
     HeadValues head;
+    AttentionGrads key_grads;  // of a slice in the layer that backward is in: slices behind it add to them
   };
   std::vector<Turn> turns_;
   std::int32_t turn_ = -1;  // Operation::turn of what is added now

@@ -53,7 +53,7 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   const std::int64_t n = shards(p.group);
   const std::int64_t shard = graph_.value(p.weight).elements();
   const Role role = user.value_or(p.role);
-  const OfWholeGroup all(turn_);
+  const AsTurn all(turn_, kAllTurns);
   const ValueId whole = value({label(name_of(role)) + ".gathered", {shard * n}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
   transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).elements(),
@@ -67,7 +67,7 @@ ValueId ClassBuilder::whole_gradient(ParameterIndex index, Role role) {
   const Parameter& p = parameters_[index];
   const auto [found, is_new] = whole_gradients_.try_emplace({index, role});
   if (is_new) {
-    const OfWholeGroup all(turn_);
+    const AsTurn all(turn_, kAllTurns);
     found->second = value({.name = label(name_of(role)) + ".grad.whole",
                            .shape = {graph_.value(p.gradient).elements() * shards(p.group)},
                            .kind = ValueKind::gradient,
@@ -90,7 +90,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
   const ValueId whole = whole_gradient(index, role);
   add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, whole}});
   if (!is_last_turn()) return;
-  const OfWholeGroup all(turn_);
+  const AsTurn all(turn_, kAllTurns);
   transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).elements(),
            {{Operand::payload, whole}}, {{Operand::payload, p.gradient}}, role);
 }

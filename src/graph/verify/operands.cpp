@@ -60,6 +60,15 @@ constexpr OperandRule kRules[] = {
     {OpKind::elementwise, Phase::forward, Role::loss, {input, loss_parts}, {}, {output}, {}},
     {OpKind::elementwise, Phase::input_grad, Role::loss, {output}, {}, {input_grad}, {}},
     {OpKind::elementwise, Phase::weight_grad, Role::positions, {output_grad}, {}, {weight_grad}, {}},
+    {OpKind::elementwise, Phase::forward, Role::kv_gather, {keys_values}, {rotary_key}, {keys_values}, {rotary_key}},
+    {OpKind::elementwise, Phase::input_grad, Role::kv_gather, {keys_values}, {rotary_key}, {keys_values}, {rotary_key}},
+    {OpKind::elementwise,
+     Phase::input_grad,
+     Role::kv_reduce,
+     {keys_values_grad},
+     {rotary_key_grad},
+     {keys_values_grad},
+     {rotary_key_grad}},
     {OpKind::elementwise, Phase::forward, {}, {input}, {addend}, {output}, {kept_elements}},
     {OpKind::elementwise, Phase::input_grad, {}, {output_grad}, {input, addend_grad, kept_elements}, {input_grad}, {}},
     {OpKind::gather_rows, Phase::forward, Role::embedding, {weight}, {positions}, {output}, {}},
@@ -105,6 +114,12 @@ Counts count_names(const Touches& touches) {
   return counts;
 }
 
+// A norm is that of any number of gradients, and any number of slices have keys and values.
+bool has_any_number(const Operation& op) {
+  return op.key.kind == OpKind::square_sum ||
+         (op.key.kind == OpKind::elementwise && (op.role == Role::kv_gather || op.role == Role::kv_reduce));
+}
+
 // A merged operation has the operands of all that it carries out.
 void verify_side(const StepGraph& graph, const Operation& op, const Counts& counts, const OperandSet& needs,
                  const OperandSet& may, const char* verb) {
@@ -116,7 +131,7 @@ void verify_side(const StepGraph& graph, const Operation& op, const Counts& coun
       reject(graph, op, "{} a value as its '{}', which it does not have", verb, name_of(operand));
     }
     if (count == 0 && needs.has(operand)) reject(graph, op, "{} no value as its '{}'", verb, name_of(operand));
-    if (count > most && op.key.kind != OpKind::square_sum) {  // a norm is that of any number of gradients
+    if (count > most && !has_any_number(op)) {
       reject(graph, op, "{} {} values as its '{}'", verb, count, name_of(operand));
     }
   }

@@ -146,6 +146,11 @@ class ShapeRules {
       equal("gradients read", read(ValueKind::activation_grad), dims_[0]);
       return;
     }
+    if (op_.role == Role::kv_gather || op_.role == Role::kv_reduce) {
+      equal("elements read", read(ValueKind::activation) + read(ValueKind::activation_grad), dims_[0]);
+      equal("elements written", written(), dims_[0]);
+      return;
+    }
     const bool backward = op_.phase == Phase::input_grad;
     const std::int64_t found = written(backward ? Operand::input_grad : Operand::output);
     const bool gated = backward && found == 2 * dims_[0];  // SwiGLU's dX has two halves

@@ -69,6 +69,8 @@ class FeatureList {
     add_if(l.pp > 1, Feature::schedule, fmt::format("the pipeline schedule {}", name_of(l.schedule)));
     add_if(l.pp > 1 && !l.stage_layers.empty(), Feature::stage_layers,
            fmt::format("layers of the model chunks: {}", fmt::join(l.stage_layers, ",")));
+    add_if(l.has_slices(), Feature::token_slices,
+           fmt::format("sequences in slices of {} tokens", fmt::join(l.slice_tokens, ", ")));
     add_if(l.mesh_order != Layout{}.mesh_order, Feature::mesh_order, "the order of the mesh's axes");
   }
 

@@ -22,6 +22,7 @@ enum class Feature : std::uint8_t {
   model_chunks,
   schedule,
   stage_layers,
+  token_slices,
   expert_parallel,
   expert_tensor_parallel,
   expert_exchange,

@@ -84,20 +84,21 @@ class FramePlacer {
            std::all_of(life.readers.begin(), life.readers.end(), reads);
   }
 
-  // One group holds all that a forward leaves, from its begin to the end of its pass.
-  std::vector<Group> by_chunk(const std::vector<ValueId>& framed) const {
-    std::map<std::int32_t, Group> groups;
+  // One group holds all that a forward leaves, from its begin to the end of its pass. Slices behind it read the keys
+  // and values of a slice no later than it does itself in backward.
+  std::vector<Group> by_pass(const std::vector<ValueId>& framed) const {
+    std::map<std::pair<std::int32_t, std::int32_t>, Group> groups;  // by chunk and slice
     for (const ValueId id : framed) {
       const BlockId forward = lifetimes_[id.index()].block;
-      Group& group = groups[block(forward).chunk];
+      Group& group = groups[{block(forward).chunk, block(forward).slice}];
       group.taken = {forward, 0};
       add(id, group);
     }
     std::vector<Group> result;
-    for (auto& [chunk, group] : groups) {
+    for (auto& [pass, group] : groups) {
       for (const BlockId b : class_.blocks.ids()) {
         const IssueBlock& last = class_.blocks[b];
-        if (last.chunk != chunk || !ends_pass(last.kind)) continue;
+        if (std::pair(last.chunk, last.slice) != pass || !ends_pass(last.kind)) continue;
         group.freed = {b, static_cast<std::int32_t>(last.operations.size()) - 1};
       }
       result.push_back(std::move(group));
@@ -207,13 +208,13 @@ std::int64_t place_frames(Plan& plan, ClassId rank_class, const std::vector<Valu
   ClassPlan& class_plan = plan.classes[rank_class];
   class_plan.frames.clear();
   const bool pauses = has_pauses(class_plan);
-  // One chunk: copies of its own are as many as are in flight.
-  if (plan.layout.vpp == 1 && !pauses) return top;
+  // One chunk and whole sequences: copies of its own are as many as are in flight.
+  if (plan.layout.vpp == 1 && !plan.layout.has_slices() && !pauses) return top;
   const FramePlacer placer(plan, rank_class, lifetimes);
   std::vector<ValueId> framed;
   std::copy_if(values.begin(), values.end(), std::back_inserter(framed),
                [&](ValueId id) { return placer.is_framed(id); });
-  std::vector<Group> groups = pauses ? placer.by_last_reader(framed) : placer.by_chunk(framed);
+  std::vector<Group> groups = pauses ? placer.by_last_reader(framed) : placer.by_pass(framed);
   std::int64_t highest = placer.find_bases(groups, top);
   if (!pauses && frees_within_passes(class_plan)) {
     std::vector<Group> smaller = placer.by_last_reader(framed);

@@ -1,8 +1,9 @@
-// Frames hold the activations that model chunks keep from forward to backward, in memory that the chunks share.
+// Frames hold the activations that model chunks, or slices of sequences, keep from forward to backward, in memory that
+// they share.
 //
 // With several model chunks on a rank, each has most forwards in flight at another time. Copies of its own for every
-// chunk would add up the chunks' peaks; frames need the peak of the sum. Where micro-batches pause between layers, so
-// do the gradients that backward holds meanwhile.
+// chunk would add up the chunks' peaks; frames need the peak of the sum. So it is with slices. Where micro-batches
+// pause between layers, so do the gradients that backward holds meanwhile.
 #pragma once
 
 #include <cstdint>

@@ -77,46 +77,51 @@ bool is_of_layer_group_head(const Operation& op, const Layout& layout) {
   }
 }
 
-// Holds the blocks that a pipeline's order names, chunk after chunk in the order of a pass, and the update.
+// Holds the blocks that a pipeline's order names, chunk after chunk and slice after slice in the order of a pass, and
+// the update.
 class Blocks {
  public:
   Blocks(const std::vector<PipelinePass>& pipeline, const Layout& layout)
-      : layout_(layout), ids_(layout.vpp * kBlockKinds) {
-    for (const PipelinePass& pass : pipeline) ids_[place(pass.kind, pass.chunk)] = BlockId{0};
+      : layout_(layout), ids_(layout.vpp * layout.slices() * kBlockKinds) {
+    for (const PipelinePass& pass : pipeline) ids_[place(pass.kind, pass.chunk, pass.slice)] = BlockId{0};
     for (std::int32_t chunk = 0; chunk < layout.vpp; ++chunk) {
-      for (int k = 0; k < kBlockKinds; ++k) {
-        const auto kind = static_cast<BlockKind>(k);
-        BlockId& id = ids_[place(kind, chunk)];
-        if (!id.valid()) continue;
-        id = blocks_.next_id();
-        blocks_.push_back({kind, chunk});
-      }
+      for (std::int32_t slice = 0; slice < layout.slices(); ++slice) declare(chunk, slice);
     }
     blocks_.push_back({BlockKind::update});
   }
 
   void add(OpId id, const Operation& op) {
-    const BlockId block = op.per_micro_batch ? of(kind_of(op), op.chunk) : update();
+    const BlockId block = op.per_micro_batch ? of(kind_of(op), op.chunk, slice_of(op)) : update();
     blocks_[block].operations.push_back(id);
   }
-  BlockId of(BlockKind kind, std::int32_t chunk) const { return ids_[place(kind, chunk)]; }
+  BlockId of(BlockKind kind, std::int32_t chunk, std::int32_t slice) const { return ids_[place(kind, chunk, slice)]; }
   BlockId update() const { return blocks_.last_id(); }
   IdVector<BlockId, IssueBlock> take() { return std::move(blocks_); }
 
  private:
-  static std::size_t place(BlockKind kind, std::int32_t chunk) {
-    return static_cast<std::size_t>(chunk * kBlockKinds + static_cast<std::int32_t>(kind));
+  void declare(std::int32_t chunk, std::int32_t slice) {
+    for (int k = 0; k < kBlockKinds; ++k) {
+      const auto kind = static_cast<BlockKind>(k);
+      BlockId& id = ids_[place(kind, chunk, slice)];
+      if (!id.valid()) continue;
+      id = blocks_.next_id();
+      blocks_.push_back({.kind = kind, .chunk = chunk, .slice = layout_.has_slices() ? slice : -1});
+    }
   }
+  std::size_t place(BlockKind kind, std::int32_t chunk, std::int32_t slice) const {
+    return static_cast<std::size_t>((chunk * layout_.slices() + slice) * kBlockKinds + static_cast<std::int32_t>(kind));
+  }
+  std::int32_t slice_of(const Operation& op) const { return layout_.has_slices() ? op.turn : 0; }
   // Where backward is split, what makes gradients of weights has a block of its own.
   BlockKind kind_of(const Operation& op) const {
     if (op.phase == Phase::forward && !is_of_layer_group_head(op, layout_)) return BlockKind::forward;
-    if (of(BlockKind::backward, op.chunk).valid()) return BlockKind::backward;
+    if (of(BlockKind::backward, op.chunk, slice_of(op)).valid()) return BlockKind::backward;
     return op.phase == Phase::weight_grad ? BlockKind::weight_grad : BlockKind::input_grad;
   }
 
   const Layout& layout_;
   IdVector<BlockId, IssueBlock> blocks_;
-  std::vector<BlockId> ids_;  // by chunk and kind; not valid: no such block
+  std::vector<BlockId> ids_;  // by chunk, slice and kind; not valid: no such block
 };
 
 }  // namespace
@@ -162,7 +167,7 @@ void order_blocks(Plan& plan, const PipelineOrders& of_stages) {
     std::vector<IssueSlot>& order = plan.classes[c].order;
     order.clear();
     for (const PipelinePass& pass : of_stages[plan.graph.classes[c].stage]) {
-      order.push_back({blocks[c].of(pass.kind, pass.chunk), pass.micro_batch});
+      order.push_back({blocks[c].of(pass.kind, pass.chunk, pass.slice), pass.micro_batch});
     }
     order.push_back({blocks[c].update(), kOncePerStep});
     plan.classes[c].blocks = blocks[c].take();

@@ -111,6 +111,7 @@ class PipelineSearcher {
         look_at(split(pipeline_orders(layout)));
       }
     } else if (shape.in_waves && shape.chunks == 2) {
+      look_at(zero_bubble_waves(shape));
       for (const WaveSteps& steps :
            {WaveSteps{1, 1, 1, 1}, WaveSteps{1, 2, 1, 1}, WaveSteps{1, 2, 1, 2}, WaveSteps{1, 3, 1, 2},
             WaveSteps{1, 3, 1, 3}, WaveSteps{1, 4, 1, 3}, WaveSteps{2, 4, 1, 2}, WaveSteps{2, 4, 2, 4}}) {

@@ -51,7 +51,8 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
   values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
   const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
-                        row_of(layout.schedule).may_pair() && !(row_of(layout.schedule).searched && layout.vpp > 1);
+                        row_of(layout.schedule).may_pair() && !layout.has_slices() &&
+                        !(row_of(layout.schedule).searched && layout.vpp > 1);
   if (may_pair) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
   add_pipelines(layout);

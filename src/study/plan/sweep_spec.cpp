@@ -51,6 +51,7 @@ const std::vector<KeyRule>& rules() {
       {"clip-grad", ValueType::number},
       {"schedule", ValueType::choice, 0, schedule_names()},
       {"stage-layers", ValueType::list},
+      {"slices", ValueType::list},
       {"mesh-order", ValueType::list},
       {"memory", ValueType::number},
       {"policy", ValueType::policy},
