@@ -64,14 +64,28 @@ PROFILE = {
     "links": {"nic": {"efficiency": 0.7}},
 }
 
+LINKS = {
+    "weft_links": 1,
+    "collectives": [{"collective": "all_reduce", "members": 8, "bytes": [1048576, 1073741824], "bus_gb_per_s": [40, 400]},
+                    {"collective": "all_reduce", "members": 16, "bytes": [1073741824], "bus_gb_per_s": [180]}],
+}
+MEASURED_RUNS = """nodes,layers,hidden,heads,vocab,seq,tp,zero,global_batch,step_s,allreduce_gbs,allreduce_intra_gbs
+1,2,1024,16,1024,512,1,0,32,0.05,430,450
+1,4,1024,16,1024,512,2,0,32,0.12,440,450
+2,4,1024,16,1024,512,4,1,64,0.2,200,450
+2,4,2048,16,1024,512,8,1,64,0.3,210,450
+"""
+
 
 def write_inputs(folder):
     """The files that cases name, into the folder that their commands run in."""
     for name, content in [*HUGGING_FACE.items(), ("uneven.json", CLUSTER), ("profile.json", PROFILE),
+                          ("links.json", LINKS),
                           ("any_machine.json", {"weft_profile": 1}),
                           ("flags.json", {"cluster": "dgx-a100:1", "layers": 2, "hidden": 128, "heads": 4,
                                           "policy": "serial,ddp", "json": True})]:
         (folder / name).write_text(json.dumps(content))
+    (folder / "runs.csv").write_text(MEASURED_RUNS)
     (folder / "launch.sh").write_text(MEGATRON_SCRIPT)
     (folder / "broken.json").write_text('{"version": 1, "plan": [')
     (folder / "text.txt").write_text("to be or not to be, that is the question: " * 40)
@@ -177,6 +191,12 @@ ANSWERS = [
     ("framework-others", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --global-batch 32 --framework {name} --json --policy serial"
                           for name in ("megatron", "nanotron-checked")]),
     ("framework-fsdp", [f"plan {TINY} --cluster dgx-h100:2 --zero 3 --global-batch 32 --framework fsdp --policy fsdp"]),
+    ("network", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --zero 1 --global-batch 32 --json --policy serial {flags}"
+                 for flags in ("--links links.json", "--nccl model", "--nccl efficiency")]),
+    ("measured-runs", ["plan --against runs.csv --framework nanotron --model llama3-8b --cluster dgx-h100 --links columns --jobs 1",
+                       "calibrate --from runs.csv --framework nanotron --model llama3-8b --cluster dgx-h100 --out fit --jobs 1",
+                       "plan --against runs.csv --framework nanotron --model llama3-8b --cluster dgx-h100 --profile fit/profile.json"
+                       " --json"]),
     ("export", [f"plan {TINY} --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8 --zero 1 --out out {SEARCH}",
                 *(f"export out/plan.json --to {to}" for to in ("megatron", "deepspeed", "torchtitan", "nccl-tuner"))]),
     ("pipeline-auto", [f"plan {TINY} --cluster dgx-a100:1 --pp 4 --schedule auto --global-batch 32 --policy weft --budget 0.2 --json"]),

@@ -8,6 +8,7 @@
 #include "app/compression_input.hpp"
 #include "app/files.hpp"
 #include "app/megatron_inputs.hpp"
+#include "app/network_inputs.hpp"
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -390,7 +391,9 @@ Profile read_profile(const Flags& flags) {
   const auto file = flags.text("profile");
   const auto framework = flags.declares("framework") ? flags.text("framework") : std::nullopt;
   Profile base = framework ? with_framework(default_profile(), framework_named(*framework)) : default_profile();
-  return file ? read_profile(read_text_file(*file), *file, std::move(base)) : base;
+  Profile profile = file ? read_profile(read_text_file(*file), *file, std::move(base)) : std::move(base);
+  if (flags.declares("links")) apply_network(flags, profile);
+  return profile;
 }
 
 }  // namespace weft

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/error.hpp"
 #include "cost/framework.hpp"
 #include "cost/kernel_time.hpp"
+#include "cost/library_time.hpp"
 #include "cost/operation_time.hpp"
 
 namespace weft {
@@ -26,6 +26,13 @@ void add_work(std::vector<LinkWork>& work, ResourceId resource, double seconds) 
   } else {
     work.insert(place, {resource, seconds});
   }
+}
+
+// Makes the slowest link as busy as this, and the others in proportion.
+void keep_busy(TransferCost& cost, double moving_seconds) {
+  const double now = cost.bandwidth_seconds();
+  if (now == 0) return;
+  for (LinkWork& w : cost.work) w.seconds *= moving_seconds / now;
 }
 
 // Of groups that are too large to be simulated as programs, too, whose ranks are not listed.
@@ -102,7 +109,7 @@ Nanos CostModel::launch(const Operation& operation) const {
   }
   if (is_measured(operation)) return Nanos{0};
   const std::int64_t own = kernel_count(operation.key);
-  const Framework* framework = profile_.framework;
+  const Framework* framework = profile_.framework.get();
   return device.launch * (framework ? framework_work(*framework, graph_, operation, own).launched : own);
 }
 
@@ -270,18 +277,20 @@ TransferCost CostModel::closed_form(const Operation& operation) const {
     for (LinkWork& w : cost.work) w.seconds /= kTreeBandwidth;
   }
   cost.latency = latency_of(rank_class, traffic);
-  if (traffic.fabrics.size() > 1) {
-    if (profile_.framework != nullptr && c.group == GroupKind::tp) {
-      cost.latency += profile_.framework->tensor_parallel_message * traffic.fabrics.back().steps;
-    }
-    return cost;
+  const bool crosses = traffic.fabrics.size() > 1;
+  const double outermost = from_traffic(rank_class, {traffic.fabrics.back()}, true, true).bandwidth_seconds();
+  const LibraryCall call{c, view, traffic, cost.latency, cost.bandwidth_seconds(), outermost};
+  if (const auto known = library_time(cluster_, profile_, call)) {
+    cost.latency = known->latency;
+    keep_busy(cost, std::max(known->moving_seconds, least_of_sizes(operation).bandwidth_seconds()));
+  } else if (!crosses) {
+    // Measured efficiencies include the latency, so the bytes take what the latency leaves.
+    const double best = cost.bandwidth_seconds();
+    const double factor = inefficiency(traffic.fabrics.front().fabric, view.size, c.bytes);
+    keep_busy(cost, std::max(best, best * factor - seconds(cost.latency)));
   }
-  // Measured efficiencies include the latency, so the bytes take what the latency leaves.
-  const double factor = inefficiency(traffic.fabrics.front().fabric, view.size, c.bytes);
-  const double best = cost.bandwidth_seconds();
-  const double moving = std::max(best, best * factor - seconds(cost.latency));
-  if (best > 0) {
-    for (LinkWork& w : cost.work) w.seconds *= moving / best;
+  if (crosses && profile_.framework != nullptr && c.group == GroupKind::tp) {
+    cost.latency += profile_.framework->tensor_parallel_message * traffic.fabrics.back().steps;
   }
   return cost;
 }
@@ -363,36 +372,6 @@ TransferCost joined(const TransferCost& a, const TransferCost& b) {
   cost.own_seconds = std::max(a.own_seconds, b.own_seconds);
   for (const LinkWork& w : b.work) add_work(cost.work, w.resource, w.seconds);
   return cost;
-}
-
-namespace {
-
-void choose_ring_or_tree(Operation& op, const CostModel& cost) {
-  Communication& c = *op.communication;
-  c.algorithm = Algorithm::ring;
-  if (cost.library_has_rings_alone()) return;
-  const Nanos ring = cost.transfer(op).alone();
-  c.algorithm = Algorithm::tree;
-  if (cost.transfer(op).alone() >= ring) c.algorithm = Algorithm::ring;
-}
-
-}  // namespace
-
-void choose_algorithms(StepGraph& graph, const CostModel& cost) {
-  // Members of one transfer must agree, so the lowest class decides for its transfer.
-  std::map<std::int32_t, const Communication*> decided;
-  for (Operation& op : graph.operations) {
-    if (!op.communication) continue;
-    Communication& c = *op.communication;
-    if (const auto known = decided.find(c.transfer); known != decided.end()) {
-      c.algorithm = known->second->algorithm;
-      c.parts = known->second->parts;
-      c.inner = known->second->inner;
-      continue;
-    }
-    if (!cost.choose_program(op) && c.collective == Collective::all_reduce) choose_ring_or_tree(op, cost);
-    if (c.transfer >= 0) decided[c.transfer] = &c;
-  }
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -86,7 +87,8 @@ constexpr Framework kNanotronFramework{
                .bucket_bytes = 2,
                .buffers_per_layer = 4,
                .layers_ahead = 16,
-               .fragmentation = 0.03},
+               .fragmentation = 0.03,
+               .spread = 0.06},
     .splits_sequences = true,
     .deals_layers_by_cost = true,
     .clip_grad = 1.0,
@@ -147,7 +149,7 @@ const Framework& framework_named(std::string_view name) {
 
 Profile with_framework(Profile profile, const Framework& framework) {
   if (framework.launch == Nanos{0}) return profile;
-  profile.framework = &framework;
+  profile.framework = std::make_shared<const Framework>(framework);
   for (auto& [name, device] : profile.devices) {
     if (name == "cpu") continue;
     device.launch = framework.launch;

@@ -44,6 +44,8 @@ struct FrameworkMemory {
   double buffers_per_layer = 0;   // of tensor-parallel collectives that the host has issued and not yet freed
   std::int64_t layers_ahead = 0;  // that the host is ahead of the device at most
   double fragmentation = 0;       // of activations: reserved and not in use
+  // Standard deviation of the logarithm of what runs needed over what is predicted; 0: not known.
+  double spread = 0;
 };
 
 // What a device reaches in whole steps under the framework, where power and the framework's kernels decide.

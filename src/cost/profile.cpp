@@ -42,6 +42,11 @@ double LinkProfile::best() const {
   for (const auto& [members, points] : measured) {
     for (const MeasuredEfficiency& point : points) most = std::max(most, point.efficiency);
   }
+  for (const auto& [collective, tables] : collectives) {
+    for (const auto& [joined, points] : tables) {
+      for (const MeasuredEfficiency& point : points) most = std::max(most, std::min(1.0, point.efficiency));
+    }
+  }
   return std::max(most, efficiency);
 }
 
@@ -77,6 +82,18 @@ Nanos interpolated(const std::vector<LibraryPoint>& points, Bytes bytes, Nanos L
 }
 
 }  // namespace
+
+std::optional<double> LinkProfile::collective_at(Collective collective, std::int64_t joined, Bytes bytes) const {
+  using enum Collective;
+  const bool in_steps = collective != send_recv && collective != all_to_all && collective != barrier;
+  for (const Collective table : {collective, all_gather, reduce_scatter, all_reduce}) {
+    const auto found = collectives.find(table);
+    if (found != collectives.end() && (table == collective || in_steps)) {
+      return at_members(found->second, joined, bytes);
+    }
+  }
+  return std::nullopt;
+}
 
 std::optional<Nanos> LibraryProfile::time(Collective collective, std::int64_t members, Bytes bytes) const {
   const auto found = measured.find({collective, members});

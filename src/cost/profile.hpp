@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,11 +32,18 @@ struct LinkProfile {
   // The same for all-to-alls, across any number of domains; where empty, all-to-alls are like the others.
   std::map<std::int64_t, std::vector<MeasuredEfficiency>> all_to_all = {};
 
-  // The most that any size reaches.
+  // Whole collectives of any group, by kind and by how many domains of the level below it joins (devices, at the
+  // innermost level): bus bandwidth over what the links of one such domain carry together. Above 1 where an algorithm
+  // moves less than a ring.
+  std::map<Collective, std::map<std::int64_t, std::vector<MeasuredEfficiency>>> collectives = {};
+
+  // The most that any size reaches, 1 at most.
   double best() const;
   // Interpolated over the logarithm of size and members; `efficiency` where nothing was measured.
   double at(std::int64_t members, Bytes bytes) const;
   double all_to_all_at(std::int64_t members, Bytes bytes) const;
+  // From the collective's own table, or from that of another one with the same steps; none where there is none.
+  std::optional<double> collective_at(Collective collective, std::int64_t joined, Bytes bytes) const;
   friend bool operator==(const LinkProfile&, const LinkProfile&) = default;
 };
 
@@ -115,13 +123,20 @@ std::optional<LibraryLink> link_of(const LibraryProfile& library);
 
 struct Framework;  // cost/framework.hpp
 
+// What the time of a library's collective is made of, on links whose rate is nominal.
+enum class CollectiveModel : std::uint8_t {
+  efficiency,  // one efficiency of a level, or a table of them by size
+  nccl         // the algorithm and protocol that NCCL's tuning model chooses (cost/nccl_model.hpp)
+};
+
 struct Profile {
-  std::map<std::string, DeviceProfile, std::less<>> devices;  // by Device::name
-  std::map<std::string, LinkProfile, std::less<>> links;      // by level name; a device's own come first
-  std::optional<MachineFacts> machine{};                      // where and how it was measured, if it was
-  std::optional<ExpertLoad> expert_load{};                    // none: loads are random (cost/expert_sizes.cpp)
-  LibraryProfile library{};                                   // empty: plans leave the library's collectives out
-  const Framework* framework = nullptr;  // whose kernels and host run the step; not stored in files
+  std::map<std::string, DeviceProfile, std::less<>> devices;       // by Device::name
+  std::map<std::string, LinkProfile, std::less<>> links;           // by level name; a device's own come first
+  std::optional<MachineFacts> machine{};                           // where and how it was measured, if it was
+  std::optional<ExpertLoad> expert_load{};                         // none: loads are random (cost/expert_sizes.cpp)
+  CollectiveModel collective_model = CollectiveModel::efficiency;  // a user's wish, not stored in files
+  LibraryProfile library{};                                        // empty: plans leave the library's collectives out
+  std::shared_ptr<const Framework> framework{};  // whose kernels and host run the step; shared by copies of a profile
 
   const DeviceProfile& device(std::string_view name) const;  // "default" where it has none
   // Applies to nominal links only: paced and measured links reach their stated rate.

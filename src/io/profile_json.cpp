@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "cost/framework.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/json/json_reader.hpp"
 #include "io/profile_operations_json.hpp"
@@ -21,14 +22,14 @@ constexpr std::int64_t kVersion = 1;
 constexpr double kMaxMicroseconds = 1e9;
 constexpr std::int64_t kMaxMembers = 1'000'000'000;
 
-struct Share {
+struct ShareField {
   const char* key;
   double DeviceProfile::* field;
 };
-constexpr std::array kShares{Share{"matrix_efficiency", &DeviceProfile::matrix_efficiency},
-                             Share{"batched_efficiency", &DeviceProfile::batched_efficiency},
-                             Share{"attention_efficiency", &DeviceProfile::attention_efficiency},
-                             Share{"memory_efficiency", &DeviceProfile::memory_efficiency}};
+constexpr std::array kShares{ShareField{"matrix_efficiency", &DeviceProfile::matrix_efficiency},
+                             ShareField{"batched_efficiency", &DeviceProfile::batched_efficiency},
+                             ShareField{"attention_efficiency", &DeviceProfile::attention_efficiency},
+                             ShareField{"memory_efficiency", &DeviceProfile::memory_efficiency}};
 
 struct Time {
   const char* key;
@@ -133,11 +134,11 @@ void read_links(const json& value, const std::string& where, std::map<std::strin
 DeviceProfile read_device(const json& value, const std::string& where, DeviceProfile device) {
   const JsonObject object(value, where);
   std::vector<std::string> known{"tile_startup", "tiled", "links", "operations", "reduce_bytes_per_s", "origin"};
-  for (const Share& field : kShares) known.emplace_back(field.key);
+  for (const ShareField& field : kShares) known.emplace_back(field.key);
   for (const Time& field : kTimes) known.emplace_back(field.key);
   for (const Slowdown& field : kSlowdowns) known.emplace_back(field.key);
   object.allow_only(known);
-  for (const Share& field : kShares) device.*field.field = share(object, field.key, device.*field.field);
+  for (const ShareField& field : kShares) device.*field.field = share(object, field.key, device.*field.field);
   for (const Time& field : kTimes) {
     const double us = object.number_or(field.key, seconds(device.*field.field) * 1e6, 0, kMaxMicroseconds);
     device.*field.field = nanos_from_seconds(us * 1e-6);
@@ -189,6 +190,40 @@ ordered_json library_to_json(const LibraryProfile& library) {
   return result;
 }
 
+struct FrameworkTime {
+  const char* key;
+  Nanos& (*field)(Framework& framework);
+};
+constexpr std::array kFrameworkTimes{
+    FrameworkTime{"step_us", [](Framework& f) -> Nanos& { return f.optimizer.fixed; }},
+    FrameworkTime{"tensor_parallel_message_us", [](Framework& f) -> Nanos& { return f.tensor_parallel_message; }},
+    FrameworkTime{"check_per_member_us", [](Framework& f) -> Nanos& { return f.check_per_member; }},
+    FrameworkTime{"list_copy_us", [](Framework& f) -> Nanos& { return f.lists.copy; }}};
+
+ordered_json framework_to_json(Framework framework) {
+  ordered_json result{{"name", framework.name}};
+  for (const FrameworkTime& time : kFrameworkTimes) {
+    result[time.key] = static_cast<double>(time.field(framework).value) / 1e3;
+  }
+  return result;
+}
+
+// Other times for the framework that --framework names.
+std::shared_ptr<const Framework> read_framework(const JsonObject& object, const Framework* base) {
+  std::vector<std::string> known{"name"};
+  for (const FrameworkTime& time : kFrameworkTimes) known.emplace_back(time.key);
+  object.allow_only(known);
+  const std::string name = object.string("name");
+  if (base == nullptr) fail("{}: its times are of framework '{}'; give --framework {}", object.where(), name, name);
+  if (base->name != name) fail("{}: its times are of framework '{}', not of '{}'", object.where(), name, base->name);
+  Framework framework = *base;
+  for (const FrameworkTime& time : kFrameworkTimes) {
+    Nanos& field = time.field(framework);
+    field = nanos_from_seconds(object.number_or(time.key, seconds(field) * 1e6, 0, kMaxMicroseconds) * 1e-6);
+  }
+  return std::make_shared<const Framework>(framework);
+}
+
 constexpr double kMaxAtOnce = 64;
 constexpr std::int64_t kMaxThreadBlocks = 64;
 
@@ -237,7 +272,7 @@ ordered_json profile_to_json(const Profile& profile) {
   ordered_json devices = ordered_json::object();
   for (const auto& [name, device] : profile.devices) {
     ordered_json entry;
-    for (const Share& field : kShares) entry[field.key] = device.*field.field;
+    for (const ShareField& field : kShares) entry[field.key] = device.*field.field;
     entry["tile_startup"] = device.tile_startup;
     entry["tiled"] = device.tiled;
     for (const Time& field : kTimes) entry[field.key] = static_cast<double>((device.*field.field).value) / 1e3;
@@ -259,6 +294,7 @@ ordered_json profile_to_json(const Profile& profile) {
   if (!profile.library.measured.empty()) result["library"] = library_to_json(profile.library);
   if (profile.library.at_once != 1) result["library_at_once"] = profile.library.at_once;
   if (profile.library.thread_blocks > 0) result["library_thread_blocks"] = profile.library.thread_blocks;
+  if (profile.framework) result["framework"] = framework_to_json(*profile.framework);
   result["devices"] = devices;
   result["links"] = links_to_json(profile.links);
   return result;
@@ -268,14 +304,15 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   const json value = parse_json(text, file_name);
   if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
   const JsonObject object(value, file_name);
-  object.allow_only(std::array<std::string, 9>{"weft_profile", "machine", "expert_load", "library", "library_at_once",
-                                               "library_thread_blocks", "devices", "links", "origin"});
+  object.allow_only(std::array<std::string, 10>{"weft_profile", "machine", "expert_load", "library", "library_at_once",
+                                                "library_thread_blocks", "framework", "devices", "links", "origin"});
   object.integer("weft_profile", kVersion, kVersion);
   if (object.has("machine")) base.machine = read_machine(object.object("machine"));
   if (object.has("library")) base.library = read_library(object, "library");
   base.library.at_once = object.number_or("library_at_once", base.library.at_once, 1, kMaxAtOnce);
   base.library.thread_blocks = static_cast<std::int32_t>(
       object.integer_or("library_thread_blocks", base.library.thread_blocks, 0, kMaxThreadBlocks));
+  if (object.has("framework")) base.framework = read_framework(object.object("framework"), base.framework.get());
   if (object.has("expert_load")) base.expert_load = read_expert_load(object.object("expert_load"));
   if (object.has("links")) {
     object.object("links");

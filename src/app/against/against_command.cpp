@@ -28,7 +28,8 @@ ComparedRun compare(const MeasuredRow& run) {
                        .reserved_gib = run.reserved_gib,
                        .out_of_memory = run.out_of_memory};
   try {
-    compared.prediction = predict_run(read_inputs(run.flags), read_profile(run.flags), run.policy);
+    const Inputs inputs = read_inputs(run.flags);
+    compared.prediction = predict_run(inputs, with_links(read_profile(run.flags), inputs, run.links), run.policy);
   } catch (const Error& error) {
     compared.reason = error.what();
   }

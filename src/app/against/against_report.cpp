@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "app/against/error_words.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -35,23 +36,6 @@ std::vector<NamedTerm> terms_of(const RankAccount& account) {
 
 std::string percent(double share) {
   return fmt::format("{:+.1f} %", 100 * share);
-}
-
-std::vector<std::string> summary_cells(const std::string& name, const ErrorSummary& summary) {
-  return {name,
-          std::to_string(summary.rows),
-          fmt::format("{:.1f} %", summary.median_pct),
-          fmt::format("{:.1f} %", summary.mean_pct),
-          fmt::format("{:.1f} %", summary.worst_pct),
-          fmt::format("{:+.1f} %", summary.bias_pct)};
-}
-
-nlohmann::ordered_json summary_json(const ErrorSummary& summary) {
-  return {{"rows", summary.rows},
-          {"median_pct", summary.median_pct},
-          {"mean_pct", summary.mean_pct},
-          {"worst_pct", summary.worst_pct},
-          {"bias_pct", summary.bias_pct}};
 }
 
 std::string fits_line(const char* what, std::size_t right, std::size_t all, const char* said) {
@@ -163,6 +147,8 @@ nlohmann::ordered_json against_json(const AgainstStudy& study, const std::vector
     } else {
       row["step_s"] = run.prediction->step_s;
       row["fits"] = run.prediction->fits;
+      row["share_of_memory"] = run.prediction->fullest_share;
+      if (run.prediction->chance_of_fit) row["chance_of_fit"] = *run.prediction->chance_of_fit;
       row["first_stage_gib"] = static_cast<double>(run.prediction->first_stage.value) / kGib;
       if (run.step_error()) row["step_error"] = *run.step_error();
       if (run.memory_error()) row["memory_error"] = *run.memory_error();
@@ -175,7 +161,7 @@ nlohmann::ordered_json against_json(const AgainstStudy& study, const std::vector
 
 void write_against_csv(std::ostream& out, const std::vector<ComparedRun>& runs) {
   out << "line,policy,measured_step_s,predicted_step_s,step_error,measured_reserved_gib,predicted_gib,memory_error,"
-         "out_of_memory,fits";
+         "out_of_memory,fits,share_of_memory,chance_of_fit";
   for (const NamedTerm& term : terms_of({})) out << "," << term.name << " s";
   for (const char* term : {"weights", "gradients", "optimizer state", "activations", "scratch"}) {
     out << "," << term << " GiB";
@@ -185,9 +171,10 @@ void write_against_csv(std::ostream& out, const std::vector<ComparedRun>& runs) 
   for (const ComparedRun& run : runs) {
     if (!run.prediction) continue;
     const RunPrediction& predicted = *run.prediction;
-    fmt::print(out, "{},{},{},{:.6g},{},{},{:.6g},{},{},{}", run.line, run.policy, cell(run.step_s), predicted.step_s,
-               cell(run.step_error()), cell(run.reserved_gib), static_cast<double>(predicted.first_stage.value) / kGib,
-               cell(run.memory_error()), run.out_of_memory, predicted.fits);
+    fmt::print(out, "{},{},{},{:.6g},{},{},{:.6g},{},{},{},{:.6g},{}", run.line, run.policy, cell(run.step_s),
+               predicted.step_s, cell(run.step_error()), cell(run.reserved_gib),
+               static_cast<double>(predicted.first_stage.value) / kGib, cell(run.memory_error()), run.out_of_memory,
+               predicted.fits, predicted.fullest_share, cell(predicted.chance_of_fit));
     for (const NamedTerm& term : terms_of(predicted.account)) fmt::print(out, ",{:.6g}", term.seconds);
     for (const char* name : {"weights", "gradients", "optimizer state", "activations", "scratch"}) {
       double gib = 0;

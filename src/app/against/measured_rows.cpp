@@ -7,6 +7,8 @@
 
 #include "app/files.hpp"
 #include "app/framework_inputs.hpp"
+#include "app/inputs.hpp"
+#include "app/network_inputs.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 
@@ -27,7 +29,7 @@ constexpr std::array kColumnWords{
     ColumnWords{"precision", "amp_bf16", "precision", "bf16"},
 };
 // Columns of a table that mean something else than the flag of their name.
-constexpr std::array kOtherColumns{"model", "policy", "cluster", "memory", "out", "where", "against"};
+constexpr std::array kOtherColumns{"model", "policy", "cluster", "memory", "out", "where", "against", "from", "links"};
 
 struct Condition {
   std::string column, cell;
@@ -44,6 +46,8 @@ std::vector<Condition> read_conditions(const Flags& flags) {
   return conditions;
 }
 
+constexpr std::int64_t kDevicesPerNode = 8;
+
 class RowReader {
  public:
   RowReader(const Flags& typed, const std::string& file, const CsvRow& row) : file_(file), row_(row), flags_(typed) {}
@@ -57,7 +61,8 @@ class RowReader {
                     framework_policy(flags_),
                     number("step_s"),
                     number("mem_reserved_gb"),
-                    row_.text("status") == "oom"};
+                    row_.text("status") == "oom",
+                    read_links()};
     if (!run.step_s && !run.out_of_memory && !run.reserved_gib) {
       fail("{}: line {}: says neither 'step_s' nor 'mem_reserved_gb' nor status 'oom'", file_, row_.line);
     }
@@ -90,7 +95,6 @@ class RowReader {
   void read_cluster() {
     const std::string nodes = row_.text("nodes"), gpus = row_.text("gpus"), gpu = row_.text("gpu");
     if (nodes.empty() && gpus.empty()) return;
-    constexpr std::int64_t kDevicesPerNode = 8;
     const std::int64_t devices =
         gpus.empty() ? kDevicesPerNode * parse_integer(nodes, where("nodes")) : parse_integer(gpus, where("gpus"));
     std::string machine = flags_.typed("cluster") ? *flags_.text("cluster") : "";
@@ -98,11 +102,26 @@ class RowReader {
     if (const auto comma = machine.find(','); comma != std::string::npos) keys = machine.substr(comma);
     machine = machine.substr(0, machine.find_first_of(":,"));
     if (machine.empty() && !gpu.empty()) machine = gpu.starts_with("a100") ? "dgx-a100" : "dgx-" + gpu.substr(0, 4);
-    if (machine.empty()) fail("--against {}: rows do not name the machine; give --cluster", file_);
+    if (machine.empty()) fail("{}: rows do not name the machine; give --cluster", file_);
     if (gpu == "a100-40") keys += ",device=a100-40";
     const std::int64_t count = std::max<std::int64_t>(1, devices / kDevicesPerNode);
     if (devices < kDevicesPerNode) keys += fmt::format(",gpus={}", devices);
     flags_.set("cluster", fmt::format("{}:{}{}", machine, count, keys));
+  }
+
+  // All-reduces of a buffer of 1 GiB over all devices, and over those of a node.
+  std::vector<MeasuredCollective> read_links() const {
+    if (!flags_.declares("links") || flags_.text("links") != kLinksOfColumns) return {};
+    const auto devices = Cluster(weft::read_cluster(flags_)).device_count();
+    std::vector<MeasuredCollective> links;
+    const auto add = [&](const char* column, std::int64_t members) {
+      const auto rate = number(column);
+      if (rate && members > 1) links.push_back({Collective::all_reduce, members, 0, {{Bytes{1 << 30}, {*rate * 1e9}}}});
+    };
+    add("allreduce_gbs", devices);
+    if (devices > kDevicesPerNode) add("allreduce_intra_gbs", kDevicesPerNode);
+    if (links.empty()) fail("{}: line {}: --links columns: says no 'allreduce_gbs'", file_, row_.line);
+    return links;
   }
 
   std::optional<double> number(const std::string& column) const {
@@ -129,7 +148,7 @@ class RowReader {
 std::vector<MeasuredRow> read_measured_runs(const Flags& flags, const std::string& file) {
   const std::vector<Condition> conditions = read_conditions(flags);
   const std::vector<CsvRow> rows = read_csv(read_text_file(file), file);
-  if (rows.empty()) fail("--against {}: has no rows", file);
+  if (rows.empty()) fail("{}: has no rows", file);
   for (const Condition& condition : conditions) {
     if (!rows.front().cells.contains(condition.column)) {
       fail("--where {}={}: {} has no column '{}'", condition.column, condition.cell, file, condition.column);

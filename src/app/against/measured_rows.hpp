@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/flags.hpp"
+#include "cost/measured_links.hpp"
 #include "io/csv.hpp"
 
 namespace weft {
@@ -17,6 +18,7 @@ struct MeasuredRow {
   std::optional<double> step_s;        // measured
   std::optional<double> reserved_gib;  // by the allocator of rank 0
   bool out_of_memory = false;
+  std::vector<MeasuredCollective> links;  // of the job itself, with --links columns
 };
 
 // Rows whose cells are as --where says, each with the flags of the command line beside its own; a flag that was typed

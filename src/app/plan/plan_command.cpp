@@ -10,6 +10,7 @@
 #include "app/inputs.hpp"
 #include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
+#include "app/network_inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/page/page_sources.hpp"
 #include "app/plan/explain_report.hpp"
@@ -63,6 +64,7 @@ Inputs read_searched_inputs(const Flags& flags, std::ostream& err) {
 
 void declare_plan_flags(Flags& flags) {
   declare_input_flags(flags);
+  declare_network_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
   flags.value("seed", "N", "of policies that search (default: 1); the same seed gives the same plan");
   flags.toggle("explain", "why communication is exposed and what would help, on one screen, of the best policy");

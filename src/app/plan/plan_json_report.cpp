@@ -93,6 +93,7 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   json["memory_peak_bytes"] = p.memory_peak.value;
   json["fits"] = p.fits;
   json["memory_pct"] = 100 * fullest_stage(p).share();
+  if (p.chance_of_fit) json["chance_of_fit"] = *p.chance_of_fit;
   json["tight"] = p.fits && fullest_stage(p).share() > kTightMemory;
   double most_hidden = std::nan("");  // of one rank; fmax skips ranks without communication
   for (const RankAccount& rank : p.accounting.ranks) most_hidden = std::fmax(most_hidden, hidden_pct(rank));

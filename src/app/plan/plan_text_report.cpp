@@ -142,6 +142,13 @@ std::string memory_notes(const PlanStudy& study, const PolicyStudy& best) {
     text += fmt::format("! Above {:.0f} %: whether it runs is for the allocator's fragmentation to say.\n",
                         100 * kTightMemory);
   }
+  constexpr double kSure = 0.98;
+  if (best.chance_of_fit && *best.chance_of_fit < kSure && *best.chance_of_fit > 1 - kSure) {
+    text += fmt::format(
+        "Chance that it fits: {:.0f} %, as runs of the framework needed more or less than predicted "
+        "(docs/accuracy.md).\n",
+        100 * *best.chance_of_fit);
+  }
   return text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/against/fit_command.hpp"
 #include "app/cli.hpp"
 #include "app/commands.hpp"
 #include "app/files.hpp"
@@ -49,10 +50,13 @@ std::string in_words(const Profile& profile, const DeviceProfile& device) {
 }  // namespace
 
 int run_calibrate_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  if (asks_for_fit(arguments)) return run_fit_command(arguments, out, err);
   Flags flags("calibrate", "Measures the operations of a plan on this machine, with all ranks busy.",
               "weft calibrate --layers 4 --hidden 256 --heads 8 --seq 128 --micro-batch 8 --cluster "
               "local:2,nic=200Mb/s --out out/profile");
   declare_run_flags(flags);
+  flags.value("from", "FILE",
+              "measure nothing: fit constants to a table of measured runs (weft calibrate --from FILE --help)");
   flags.parse(arguments);
   if (flags.given("profile")) fail("--profile: weft calibrate makes one");
   const Launch launch = launch_from_environment();

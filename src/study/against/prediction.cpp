@@ -44,9 +44,30 @@ RunPrediction predict_run(const Inputs& inputs, const Profile& profile, const st
     }
     if (c == 0) run.first_stage = needed;
     run.fullest_stage = std::max(run.fullest_stage, needed);
-    run.fits = run.fits && needed <= plan.graph.classes[c].device.memory;
+    const Bytes available = plan.graph.classes[c].device.memory;
+    run.fits = run.fits && needed <= available;
+    run.fullest_share =
+        std::max(run.fullest_share, static_cast<double>(needed.value) / static_cast<double>(available.value));
   }
+  if (profile.framework) run.chance_of_fit = chance_of_fit(*profile.framework, run.fullest_share);
   return run;
+}
+
+Profile with_links(Profile profile, const Inputs& inputs, const std::vector<MeasuredCollective>& links) {
+  if (!links.empty()) apply_measured_links(profile, Cluster(inputs.cluster), links);
+  return profile;
+}
+
+std::vector<double> predict_steps(const Inputs& inputs, const std::vector<Profile>& profiles,
+                                  const std::string& policy) {
+  const Cluster cluster(inputs.cluster);
+  const SharedGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  const WholePlan whole = plan_of(request_of(inputs, profiles.front()), graph, policy, 0);
+  std::vector<double> steps;
+  for (const Profile& profile : profiles) {
+    steps.push_back(simulate_plan(whole, CostModel(whole.plan().graph, cluster, profile)).period_ns * 1e-9);
+  }
+  return steps;
 }
 
 ErrorSummary summarize(const std::vector<double>& errors) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cost/measured_links.hpp"
 #include "cost/profile.hpp"
 #include "plan/memory/use.hpp"
 #include "study/inputs.hpp"
@@ -18,11 +19,20 @@ struct RunPrediction {
   std::vector<MemoryUse> memory;     // by class; the first is that of rank 0
   Bytes first_stage, fullest_stage;  // with what the framework's allocator keeps
   bool fits = true;
+  double fullest_share = 0;                  // of a device's memory
+  std::optional<double> chance_of_fit = {};  // where the framework's memory has a known spread
 };
 
 // `most_held`: the most passes that a stage of a searched pipeline holds; 0: whatever fits.
 RunPrediction predict_run(const Inputs& inputs, const Profile& profile, const std::string& policy,
                           std::int64_t most_held = 0);
+
+// The profile with what a job measured of its own links.
+Profile with_links(Profile profile, const Inputs& inputs, const std::vector<MeasuredCollective>& links);
+
+// Steps in seconds of one plan under each of the profiles; it is made by the first.
+std::vector<double> predict_steps(const Inputs& inputs, const std::vector<Profile>& profiles,
+                                  const std::string& policy);
 
 struct ErrorSummary {
   std::size_t rows = 0;

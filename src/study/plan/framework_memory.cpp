@@ -1,6 +1,8 @@
 #include "study/plan/framework_memory.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <set>
 
 namespace weft {
@@ -64,6 +66,13 @@ std::vector<MemoryTerm> framework_memory(const Framework& framework, const Plan&
   std::stable_sort(terms.begin(), terms.end(),
                    [](const MemoryTerm& a, const MemoryTerm& b) { return a.bytes > b.bytes; });
   return terms;
+}
+
+// Needs are spread like a logarithmic normal distribution around the prediction.
+std::optional<double> chance_of_fit(const Framework& framework, double share) {
+  const double spread = framework.memory.spread;
+  if (spread <= 0 || share <= 0) return std::nullopt;
+  return 0.5 * std::erfc(std::log(share) / (spread * std::numbers::sqrt2));
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 // are not freed while the host is ahead, what the allocator reserves.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "cost/framework.hpp"
@@ -12,5 +13,9 @@ namespace weft {
 // Largest first; empty where the framework says nothing of memory. `use` is that of the class.
 std::vector<MemoryTerm> framework_memory(const Framework& framework, const Plan& plan, ClassId rank_class,
                                          const MemoryUse& use);
+
+// The chance that a run fits whose fullest device is predicted to need `share` of its memory; none where the
+// framework's spread is not known.
+std::optional<double> chance_of_fit(const Framework& framework, double share);
 
 }  // namespace weft

@@ -49,6 +49,7 @@ void add_memory(PolicyStudy& study, const Profile& profile) {
     study.fits = study.fits && stage.needed <= stage.available;
     study.memory.push_back(std::move(stage));
   }
+  if (profile.framework) study.chance_of_fit = chance_of_fit(*profile.framework, fullest_stage(study).share());
 }
 
 // What all policies of a study share.

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct PolicyStudy {
   std::vector<StageMemory> memory;
   Bytes memory_peak;
   bool fits = true;
+  std::optional<double> chance_of_fit = {};  // where the framework's memory has a known spread
 
   const Plan& plan() const { return whole->plan(); }
 };

@@ -1,0 +1,84 @@
+// --links and --nccl of `weft plan`.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/test_cli.hpp"
+
+namespace weft {
+namespace {
+
+const std::string kPlan =
+    "plan --layers 4 --hidden 2048 --heads 16 --seq 1024 --cluster dgx-h100:2 --tp 8 --zero 1 --global-batch 8 "
+    "--policy serial --json ";
+
+double step_of(const std::string& flags) {
+  const CliResult result = weft_cli(kPlan + flags);
+  EXPECT_EQ(result.code, kOk) << result.err;
+  return nlohmann::json::parse(result.out).at("policies").at("serial").at("step_s");
+}
+
+std::string links(double inside, double across) {
+  return fmt::format(
+      R"({{"weft_links": 1, "collectives": [
+        {{"collective": "all_reduce", "members": 8, "bytes": [1073741824], "bus_gb_per_s": [{}]}},
+        {{"collective": "all_reduce", "members": 16, "bytes": [1073741824], "bus_gb_per_s": [{}]}}]}})",
+      inside, across);
+}
+
+TEST(Links, SlowerLinksMakeLongerSteps) {
+  const ScratchFolder folder("links");
+  const double usual = step_of("--links " + folder.write("usual.json", links(360, 340)));
+  EXPECT_GT(step_of("--links " + folder.write("inside.json", links(180, 340))), 1.02 * usual);
+  EXPECT_GT(step_of("--links " + folder.write("across.json", links(360, 80))), 1.02 * usual);
+}
+
+TEST(Links, SeveralFilesCount) {
+  const ScratchFolder folder("links_files");
+  const std::string all = folder.write("all.json", links(200, 100));
+  const auto one = [&](const char* name, int members, int rate) {
+    std::string text;
+    for (int rank = 0; rank < members; ++rank) {
+      text +=
+          fmt::format("#  Rank {} Group 0 Pid 7 on node-{} device {} [0x07] NVIDIA H100\n", rank, rank / 8, rank % 8);
+    }
+    return folder.write(name, text + fmt::format("1073741824 268435456 float sum -1 1.0 1.0 {} 0\n", rate));
+  };
+  const std::string files = one("all_reduce-8.txt", 8, 200) + "," + one("all_reduce-16.txt", 16, 100);
+  EXPECT_DOUBLE_EQ(step_of("--links " + files), step_of("--links " + all));
+}
+
+TEST(Links, ColumnsOfATableAreEachRowsOwn) {
+  const ScratchFolder folder("links_columns");
+  const std::string shape = "2,4,2048,16,1024,8,8,1,";
+  const std::string table = folder.write(
+      "rows.csv", "nodes,layers,hidden,heads,seq,global_batch,tp,zero,step_s,allreduce_gbs,allreduce_intra_gbs\n" +
+                      shape + "1,340,360\n" + shape + "1,80,360\n");
+  const CliResult result = weft_cli("plan --json --against " + table + " --links columns --cluster dgx-h100");
+  EXPECT_EQ(result.code, kOk) << result.err;
+  const nlohmann::json rows = nlohmann::json::parse(result.out).at("rows");
+  const double fast = 1 + rows[0].at("step_error").get<double>(), slow = 1 + rows[1].at("step_error").get<double>();
+  EXPECT_NEAR(fast, step_of("--links " + folder.write("fast.json", links(360, 340))), 1e-9);
+  EXPECT_NEAR(slow, step_of("--links " + folder.write("slow.json", links(360, 80))), 1e-9);
+}
+
+TEST(Links, MistakesSayWhatToDo) {
+  EXPECT_TRUE(contains(weft_cli(kPlan + "--links columns").err, "give --against, or files"));
+  EXPECT_TRUE(contains(weft_cli(kPlan + "--links nowhere.json").err, "nowhere.json"));
+  const ScratchFolder folder("links_mistakes");
+  const std::string high = folder.write("high.json", links(360, 900));
+  EXPECT_TRUE(contains(weft_cli(kPlan + "--links " + high).err, "times the 400 GB/s that its nic links carry"));
+  const CliResult local = weft_cli("plan --layers 2 --hidden 64 --heads 4 --cluster local:2 --links " + high);
+  EXPECT_TRUE(contains(local.err, "the links of local:2 are paced")) << local.err;
+}
+
+TEST(Nccl, ItsModelIsAChoice) {
+  const double usual = step_of("");
+  EXPECT_DOUBLE_EQ(step_of("--nccl efficiency"), usual);
+  EXPECT_NE(step_of("--nccl model"), usual);
+  EXPECT_TRUE(contains(weft_cli(kPlan + "--nccl ring").err, "--nccl"));
+}
+
+}  // namespace
+}  // namespace weft
