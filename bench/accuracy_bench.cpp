@@ -87,7 +87,8 @@ constexpr ReadTable kTables[] = {
      "--where use=yes,calls=fast --framework nanotron --model llama3-8b --cluster dgx-h100"},
     {"Ultra-Scale, checked calls", "hf_ultrascale_h100.csv",
      "--where use=yes,calls=slow --framework nanotron-checked --model llama3-8b --cluster dgx-h100"},
-    {"MPT under FSDP", "mpt_fsdp.csv", "--framework fsdp"},
+    {"MPT under FSDP", "mpt_fsdp.csv", "--framework composer"},
+    {"MLPerf, GPT-3 175B and Llama 3.1 405B", "mlperf_llm.csv", "--framework nemo"},
 };
 
 void report(const ReadTable& table, const std::filesystem::path& folder) {

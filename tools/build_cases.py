@@ -170,8 +170,14 @@ ANSWERS = [
     ("framework-nanotron", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --zero 1 --global-batch 32 --framework nanotron --json"
                             " --policy serial,nanotron"]),
     ("framework-others", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --global-batch 32 --framework {name} --json --policy serial"
-                          for name in ("megatron", "nanotron-checked")]),
-    ("framework-fsdp", [f"plan {TINY} --cluster dgx-h100:2 --zero 3 --global-batch 32 --framework fsdp --policy fsdp"]),
+                          for name in ("megatron", "nanotron-checked", "nemo")]),
+    ("products-fp8", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --sequence-parallel --zero 1 --global-batch 32 --products fp8"
+                      f" --fp8-param-gather --cuda-graphs {graphs} --json --policy serial,megatron" for graphs in ("layer", "full")]),
+    ("products-fp4", [f"plan {TINY} --cluster gb200-nvl72:1,gpus=8 --tp 2 --global-batch 32 --products fp4 --cuda-graphs none"
+                      " --policy serial,ddp"]),
+    ("products-stored", [f"plan {TINY} --cluster dgx-b200:1 --tp 2 --global-batch 32 --products stored --json --policy serial"]),
+    ("framework-fsdp", [f"plan {TINY} --cluster dgx-h100:2 --zero 3 --global-batch 32 --framework {name} --policy fsdp"
+                        for name in ("fsdp", "composer", "torchtitan", "deepspeed")]),
     ("export", [f"plan {TINY} --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8 --zero 1 --out out {SEARCH}",
                 *(f"export out/plan.json --to {to}" for to in ("megatron", "deepspeed", "torchtitan", "nccl-tuner"))]),
     ("pipeline-auto", [f"plan {TINY} --cluster dgx-a100:1 --pp 4 --schedule auto --global-batch 32 --policy weft --budget 0.2 --json"]),

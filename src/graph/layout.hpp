@@ -9,6 +9,7 @@
 #include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
+#include "graph/operation.hpp"
 #include "graph/pipeline_schedule.hpp"
 #include "model/counts.hpp"
 #include "model/transformer.hpp"
@@ -53,8 +54,10 @@ struct Layout {
   Recompute recompute = Recompute::none;
   AttentionKernel attention = AttentionKernel::flash;
   ElementType precision = ElementType::bf16;
-  ElementType grad_dtype = ElementType::fp32;  // what gradients are accumulated and reduced in
-  double clip_grad = 0;                        // global-norm limit; 0: no clipping
+  ElementType grad_dtype = ElementType::fp32;      // what gradients are accumulated and reduced in
+  ProductFormat products = ProductFormat::stored;  // what the operands of layers' products are rounded to
+  bool fp8_param_gather = false;                   // ZeRO 1 gathers the weights of such products in fp8
+  double clip_grad = 0;                            // global-norm limit; 0: no clipping
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::vector<std::int64_t> stage_layers = {};  // layers of each chunk in model order; empty: as even as possible
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first

@@ -26,6 +26,8 @@ struct Share {
   double DeviceProfile::* field;
 };
 constexpr std::array kShares{Share{"matrix_efficiency", &DeviceProfile::matrix_efficiency},
+                             Share{"fp8_efficiency", &DeviceProfile::fp8_efficiency},
+                             Share{"fp4_efficiency", &DeviceProfile::fp4_efficiency},
                              Share{"batched_efficiency", &DeviceProfile::batched_efficiency},
                              Share{"attention_efficiency", &DeviceProfile::attention_efficiency},
                              Share{"memory_efficiency", &DeviceProfile::memory_efficiency}};

@@ -170,9 +170,10 @@ std::string study_heading(const PlanStudy& study, bool links) {
   if (l.layer_group > 1) text += fmt::format(", in layer groups of {}", l.layer_group);
   text += fmt::format("  |  zero {}", l.zero);
   if (l.has_shard_groups()) text += fmt::format(" in {} shards", l.shards());
-  text +=
-      fmt::format("  {}{}  recompute {}  {}\n", name_of(l.precision), l.sequence_parallel ? "  sequence parallel" : "",
-                  name_of(l.recompute), l.pp > 1 ? name_of(l.schedule) : "no pipeline");
+  text += fmt::format("  {}", name_of(l.precision));
+  if (l.products != ProductFormat::stored) text += fmt::format("  products in {}", name_of(l.products));
+  text += fmt::format("{}  recompute {}  {}\n", l.sequence_parallel ? "  sequence parallel" : "", name_of(l.recompute),
+                      l.pp > 1 ? name_of(l.schedule) : "no pipeline");
   return text;
 }
 

@@ -91,6 +91,9 @@ class FeatureList {
   void add_numerics() {
     const Layout& l = layout_;
     add(Feature::precision, fmt::format("precision {}", name_of(l.precision)));
+    add_if(l.products != ProductFormat::stored, Feature::low_precision_products,
+           fmt::format("products of layers in {}{}", name_of(l.products),
+                       l.fp8_param_gather ? ", their weights gathered in fp8" : ""));
     add(Feature::gradient_type, fmt::format("gradients accumulated and reduced in {}", name_of(l.grad_dtype)));
     add_if(l.clip_grad > 0, Feature::gradient_clipping, fmt::format("gradients clipped at {}", l.clip_grad));
     add_if(has_dropout(plan_.model, l), Feature::dropout, "dropout");
