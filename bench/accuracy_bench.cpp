@@ -87,7 +87,8 @@ constexpr ReadTable kTables[] = {
      "--where use=yes,calls=fast --framework nanotron --model llama3-8b --cluster dgx-h100"},
     {"Ultra-Scale, checked calls", "hf_ultrascale_h100.csv",
      "--where use=yes,calls=slow --framework nanotron-checked --model llama3-8b --cluster dgx-h100"},
-    {"MPT under FSDP", "mpt_fsdp.csv", "--framework fsdp"},
+    {"MPT under FSDP", "mpt_fsdp.csv", "--framework composer"},
+    {"MLPerf, GPT-3 175B and Llama 3.1 405B", "mlperf_llm.csv", "--framework nemo"},
 };
 
 void report(const ReadTable& table, const std::filesystem::path& folder) {
@@ -105,14 +106,23 @@ void report(const ReadTable& table, const std::filesystem::path& folder) {
 }  // namespace
 }  // namespace weft
 
+// accuracy_bench [--rows] [--only PREFIX]: every row; sets whose name begins so.
 int main(int argc, char** argv) {
-  const bool all_rows = argc > 1 && std::strcmp(argv[1], "--rows") == 0;
-  const std::vector<weft::PublishedSet> sets = weft::published_sets(WEFT_SOURCE_DIR "/../shared/data/published");
+  bool all_rows = false;
+  std::string only;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--rows") == 0) all_rows = true;
+    if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
+  }
+  const std::filesystem::path folder = WEFT_SOURCE_DIR "/../shared/data/published";
+  const std::vector<weft::PublishedSet> sets = weft::published_sets(folder);
   if (sets.empty()) fmt::print("accuracy: skipped, ../shared/data/published is not here\n");
   try {
-    for (const weft::PublishedSet& set : sets) weft::report(set, all_rows);
+    for (const weft::PublishedSet& set : sets) {
+      if (set.name.starts_with(only)) weft::report(set, all_rows);
+    }
     for (const weft::ReadTable& table : weft::kTables) {
-      if (!sets.empty()) weft::report(table, WEFT_SOURCE_DIR "/../shared/data/published");
+      if (!sets.empty() && std::string_view(table.name).starts_with(only)) weft::report(table, folder);
     }
   } catch (const weft::Error& error) {
     fmt::print(stderr, "accuracy: {}\n", error.what());

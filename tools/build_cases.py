@@ -189,8 +189,14 @@ ANSWERS = [
     ("framework-nanotron", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --zero 1 --global-batch 32 --framework nanotron --json"
                             " --policy serial,nanotron"]),
     ("framework-others", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --global-batch 32 --framework {name} --json --policy serial"
-                          for name in ("megatron", "nanotron-checked")]),
-    ("framework-fsdp", [f"plan {TINY} --cluster dgx-h100:2 --zero 3 --global-batch 32 --framework fsdp --policy fsdp"]),
+                          for name in ("megatron", "nanotron-checked", "nemo")]),
+    ("products-fp8", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --sequence-parallel --zero 1 --global-batch 32 --products fp8"
+                      f" --fp8-param-gather --cuda-graphs {graphs} --json --policy serial,megatron" for graphs in ("layer", "full")]),
+    ("products-fp4", [f"plan {TINY} --cluster gb200-nvl72:1,gpus=8 --tp 2 --global-batch 32 --products fp4 --cuda-graphs none"
+                      " --policy serial,ddp"]),
+    ("products-stored", [f"plan {TINY} --cluster dgx-b200:1 --tp 2 --global-batch 32 --products stored --json --policy serial"]),
+    ("framework-fsdp", [f"plan {TINY} --cluster dgx-h100:2 --zero 3 --global-batch 32 --framework {name} --policy fsdp"
+                        for name in ("fsdp", "composer", "torchtitan", "deepspeed")]),
     ("network", [f"plan {TINY} --cluster dgx-h100:2 --tp 2 --zero 1 --global-batch 32 --json --policy serial {flags}"
                  for flags in ("--links links.json", "--nccl model", "--nccl efficiency")]),
     ("measured-runs", ["plan --against runs.csv --framework nanotron --model llama3-8b --cluster dgx-h100 --links columns --jobs 1",

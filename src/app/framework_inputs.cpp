@@ -19,6 +19,7 @@ void apply_framework_defaults(Flags& flags) {
   if (framework.splits_sequences && flags.integer("tp", 1, INT32_MAX).value_or(1) > 1) {
     set_unless_given("sequence-parallel", "true");
   }
+  if (framework.reduces_in_bf16) set_unless_given("grad-dtype", "bf16");
   if (framework.clip_grad > 0) set_unless_given("clip-grad", fmt::format("{}", framework.clip_grad));
   if (!framework.dropout && read_model(flags).positions == Positions::learned && !flags.given("dropout")) {
     set_unless_given("no-dropout", "true");

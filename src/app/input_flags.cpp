@@ -95,6 +95,11 @@ void declare_step_flags(Flags& flags) {
   flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
   flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
   declare_compression_flags(flags, kLayout);
+  flags.value("products", "stored|fp8|fp4",
+              "operands of the layers' products are rounded to this; the head and attention's core keep the precision",
+              kLayout);
+  flags.toggle("fp8-param-gather", "with --products fp8 and --zero 1: the weights of these products travel in fp8",
+               kLayout);
   flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
   flags.value(
       "schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
@@ -131,6 +136,9 @@ void declare_input_flags(Flags& flags) {
   declare_policy_flags(flags);
   flags.value("framework", fmt::format("{}", fmt::join(framework_names(), "|")),
               "whose kernels, host and collectives run the step (docs/frameworks.md; default: megatron)", kPolicy);
+  flags.value("cuda-graphs", "none|layer|full",
+              "kernels of a layer, or a whole step, start as one recorded graph: the host takes no time for them",
+              kPolicy);
   flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
 }
 

@@ -247,6 +247,23 @@ std::int64_t read_zero_shards(const Flags& flags, std::int64_t ranks) {
   return ranks / *replicas;
 }
 
+namespace {
+
+void read_products(const Flags& flags, const Cluster& cluster, Layout& l) {
+  l.products = static_cast<ProductFormat>(flags.one_of("products", {"stored", "fp8", "fp4"}).value_or(0));
+  l.fp8_param_gather = flags.is_set("fp8-param-gather");
+  if (l.products == ProductFormat::stored) return;
+  const Device& device = cluster.spec().device;
+  if ((l.products == ProductFormat::fp8 ? device.matrix_tflops_8 : device.matrix_tflops_4) == 0) {
+    fail("--products {0}: a {1} has no products of {0} operands", name_of(l.products), device.name);
+  }
+  if (cluster.spec().execution.runtime != Runtime::none) {
+    fail("--products {}: is planned for; weft run computes products in its --precision", name_of(l.products));
+  }
+}
+
+}  // namespace
+
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
   const TrainingDefaults defaults = defaults_of(cluster.spec().execution.runtime);
   Layout l;
@@ -294,6 +311,9 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
       fail("--framework {}: says whose kernels run a step; on {} they are Weft's own", *flags.text("framework"),
            cluster.spec().name);
     }
+    if (flags.declares("cuda-graphs") && flags.given("cuda-graphs")) {
+      fail("--cuda-graphs: is planned for; weft run takes --graphs");
+    }
     if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run yet");
     if (l.ep_forwarding) fail("--ep-forwarding: is planned for; in weft run experts exchange directly");
     if (l.expert_exchange == ExpertExchange::gathered) {
@@ -305,6 +325,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(defaults.precision);
   l.grad_dtype = flags.element_type("grad-dtype", {fp32, bf16, fp16}).value_or(fp32);
   l.compress = read_compression(flags, cluster.spec().execution.runtime);
+  read_products(flags, cluster, l);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
   l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
                : l.vpp > 1 ? PipelineSchedule::interleaved
@@ -393,7 +414,9 @@ Profile read_profile(const Flags& flags) {
   Profile base = framework ? with_framework(default_profile(), framework_named(*framework)) : default_profile();
   Profile profile = file ? read_profile(read_text_file(*file), *file, std::move(base)) : std::move(base);
   if (flags.declares("links")) apply_network(flags, profile);
-  return profile;
+  const auto graphs =
+      flags.declares("cuda-graphs") ? flags.one_of("cuda-graphs", {"none", "layer", "full"}) : std::nullopt;
+  return graphs ? with_cuda_graphs(std::move(profile), static_cast<CudaGraphs>(*graphs)) : profile;
 }
 
 }  // namespace weft

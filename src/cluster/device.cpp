@@ -30,6 +30,7 @@ struct Row {
   Bandwidth memory_bandwidth;
   int compute_units;
   double slowdown;  // of compute and of transfers
+  double matrix_tflops_8 = 0, matrix_tflops_4 = 0;
 };
 
 constexpr std::array kDevices{
@@ -40,12 +41,19 @@ constexpr std::array kDevices{
     Row{"a100-40", 312, 156, 19.5, gibibytes(40), gigabytes_per_second(1555), 108, kMeasuredOverlap},
     Row{"a100-80", 312, 156, 19.5, gibibytes(80), gigabytes_per_second(2039), 108, kMeasuredOverlap},
     // NVIDIA H100 data sheet, SXM5; its tensor-core figures are halved, they count 2:4 sparsity.
-    Row{"h100", 989, 494, 67, gibibytes(80), gigabytes_per_second(3350), 132, kMeasuredOverlap},
+    Row{"h100", 989, 494, 67, gibibytes(80), gigabytes_per_second(3350), 132, kMeasuredOverlap, 1979},
     // The export variant of the H100: the same computation; its NVLink, 200 GB/s per direction, is a matter
     // of the cluster.
-    Row{"h800", 989, 494, 67, gibibytes(80), gigabytes_per_second(3350), 132, kMeasuredOverlap},
+    Row{"h800", 989, 494, 67, gibibytes(80), gigabytes_per_second(3350), 132, kMeasuredOverlap, 1979},
     // NVIDIA H200 data sheet, SXM: the computation of an H100 with more and faster memory.
-    Row{"h200", 989, 494, 67, gibibytes(141), gigabytes_per_second(4800), 132, kMeasuredOverlap},
+    Row{"h200", 989, 494, 67, gibibytes(141), gigabytes_per_second(4800), 132, kMeasuredOverlap, 1979},
+    // NVIDIA HGX B200 data sheet (1,000 W), an eighth of the machine's dense figures. The GPU shows 148 SMs; of its
+    // 192 GB 180 are in use.
+    Row{"b200", 2250, 1100, 75, gibibytes(180), gigabytes_per_second(7700), 148, kMeasuredOverlap, 4500, 9000},
+    // NVIDIA GB200 NVL72 data sheet (1,200 W), a 72nd of the rack's dense figures.
+    Row{"gb200", 2500, 1250, 80, gibibytes(186), gigabytes_per_second(8000), 148, kMeasuredOverlap, 5000, 10000},
+    // NVIDIA GB300 NVL72 data sheet (1,400 W), likewise: as GB200 but for fp4, of which it has half as much again.
+    Row{"gb300", 2500, 1250, 80, gibibytes(279), gigabytes_per_second(8000), 148, kMeasuredOverlap, 5000, 15000},
     // Huawei's Atlas 800T A2 comes with parts of 313 and 376 TFLOP/s in fp16; this is the larger. No full data
     // sheet is public: 94 in fp32, 24 cores and 1.6 TB/s are as reported, and the vector figure is
     // 48 vector cores x 64 lanes x 2 x 1.8 GHz.
@@ -76,6 +84,8 @@ Device device_profile(std::string_view name) {
     return {.name = std::string(name),
             .matrix_tflops_16 = row.matrix_tflops_16,
             .matrix_tflops_32 = row.matrix_tflops_32,
+            .matrix_tflops_8 = row.matrix_tflops_8,
+            .matrix_tflops_4 = row.matrix_tflops_4,
             .vector_tflops_32 = row.vector_tflops_32,
             .memory = row.memory,
             .memory_bandwidth = row.memory_bandwidth,

@@ -13,6 +13,8 @@ struct Device {
   std::string name;
   double matrix_tflops_16 = 0;  // dense tensor-core peak in bf16 / fp16
   double matrix_tflops_32 = 0;  // fp32 matrix products (TF32 where the device has it)
+  double matrix_tflops_8 = 0;   // products of fp8 operands; 0: it has none
+  double matrix_tflops_4 = 0;   // products of NVFP4 operands; 0: it has none
   double vector_tflops_32 = 0;  // element-wise arithmetic in fp32
   Bytes memory;
   Bandwidth memory_bandwidth;

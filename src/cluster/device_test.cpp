@@ -31,6 +31,18 @@ TEST(Device, FiguresAreThoseOfTheDataSheets) {
   EXPECT_DOUBLE_EQ(device_profile("v100-32").matrix_tflops_32, 15.7);
 }
 
+// Data sheets: HGX B200 (36 PFLOP/s in fp8 of eight GPUs, dense), GB200 and GB300 NVL72 (360; 720 and 1,080 in fp4, of
+// 72).
+TEST(Device, NarrowProductsAreThoseOfTheDataSheets) {
+  EXPECT_DOUBLE_EQ(device_profile("h100").matrix_tflops_8, 1979);
+  EXPECT_DOUBLE_EQ(device_profile("h100").matrix_tflops_4, 0);
+  EXPECT_DOUBLE_EQ(device_profile("a100-80").matrix_tflops_8, 0);
+  EXPECT_DOUBLE_EQ(device_profile("b200").matrix_tflops_8, 36'000.0 / 8);
+  EXPECT_DOUBLE_EQ(device_profile("gb200").matrix_tflops_8, 360'000.0 / 72);
+  EXPECT_DOUBLE_EQ(device_profile("gb200").matrix_tflops_4, 720'000.0 / 72);
+  EXPECT_DOUBLE_EQ(device_profile("gb300").matrix_tflops_4, 1'080'000.0 / 72);
+}
+
 // The tensor cores of both generations do TF32 at half their 16-bit rate; a V100 has no TF32.
 TEST(Device, Tf32RunsAtHalfTheSixteenBitRateWhereItExists) {
   for (const char* name : {"a100-40", "a100-80", "h100", "h800", "h200"}) {

@@ -57,6 +57,13 @@ constexpr std::array kMachines{
     // DeepSeek-V3's machine: NVLink of 400 GB/s in both directions together, 8 x NDR InfiniBand.
     Machine{"dgx-h800", "h800", 8, {200e9}, gigabits(400), 1, false},
     Machine{"dgx-h200", "h200", 8, {450e9}, gigabits(400), 1, false},
+    // NVSwitch, 18 NVLink5 links of 50 GB/s; 8 x NDR InfiniBand.
+    Machine{"dgx-b200", "b200", 8, {900e9}, gigabits(400), 1, false},
+    // A rack whose 72 GPUs (18 trays of 4) are one NVLink domain, here one node; a NIC of 400 Gb/s for each, of 800
+    // with
+    // GB300. Jobs often use 64 of them: gpus=64.
+    Machine{"gb200-nvl72", "gb200", 72, {900e9}, gigabits(400), 1, false},
+    Machine{"gb300-nvl72", "gb300", 72, {900e9}, gigabits(800), 1, false},
     // AWS p3dn.24xlarge: the GPUs of a DGX-1, one 100 Gb/s adapter for all of them.
     Machine{"p3dn", "v100-32", 8, {150e9}, gigabits(100), 8, true},
     // AWS p4de.24xlarge: the GPUs of a DGX A100, 4 EFA adapters of 100 Gb/s, two GPUs at each.
@@ -142,8 +149,9 @@ Device device_of(const Machine& machine, const Keys& keys, std::string_view text
 void share_gpus(std::int64_t ranks, std::int64_t gpus, Device& device) {
   if (ranks <= gpus) return;
   const double share = static_cast<double>(gpus) / static_cast<double>(ranks);
-  for (double* const rate : {&device.matrix_tflops_16, &device.matrix_tflops_32, &device.vector_tflops_32,
-                             &device.memory_bandwidth.bytes_per_second}) {
+  for (double* const rate :
+       {&device.matrix_tflops_16, &device.matrix_tflops_32, &device.matrix_tflops_8, &device.matrix_tflops_4,
+        &device.vector_tflops_32, &device.memory_bandwidth.bytes_per_second}) {
     *rate *= share;
   }
   device.memory = {device.memory.value * gpus / ranks};
@@ -160,7 +168,8 @@ void partition_gpu(std::int64_t ranks, std::string_view text, Device& device) {
   }
   const int units = static_cast<int>(partitions / ranks) * kUnitsPerPartition;
   const double share = static_cast<double>(units) / device.compute_units;
-  for (double* const rate : {&device.matrix_tflops_16, &device.matrix_tflops_32, &device.vector_tflops_32}) {
+  for (double* const rate : {&device.matrix_tflops_16, &device.matrix_tflops_32, &device.matrix_tflops_8,
+                             &device.matrix_tflops_4, &device.vector_tflops_32}) {
     *rate *= share;
   }
   device.memory_bandwidth.bytes_per_second /= static_cast<double>(ranks);

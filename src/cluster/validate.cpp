@@ -198,6 +198,8 @@ void validate(const Device& device) {
   const std::string prefix = fmt::format("device '{}': ", device.name);
   check_range(device.matrix_tflops_16, 1e-6, 1e6, prefix, "matrix_tflops_16");
   check_range(device.matrix_tflops_32, 1e-6, 1e6, prefix, "matrix_tflops_32");
+  check_range(device.matrix_tflops_8, 0.0, 1e6, prefix, "matrix_tflops_8");
+  check_range(device.matrix_tflops_4, 0.0, 1e6, prefix, "matrix_tflops_4");
   check_range(device.vector_tflops_32, 1e-6, 1e6, prefix, "vector_tflops_32");
   check_range<std::int64_t>(device.memory.value, 1, std::int64_t{1} << 50, prefix, "memory (bytes)");
   check_range(device.memory_bandwidth.bytes_per_second, 1e6, 1e15, prefix, "memory_bandwidth (bytes/s)");

@@ -10,6 +10,7 @@
 #include "cost/kernel_time.hpp"
 #include "cost/library_time.hpp"
 #include "cost/operation_time.hpp"
+#include "cost/product_cast.hpp"
 
 namespace weft {
 namespace {
@@ -87,6 +88,7 @@ Nanos CostModel::compute(const Operation& operation) const {
   WEFT_CHECK(!operation.is_transfer());
   const Device& device = graph_.classes[operation.rank_class.index()].device;
   double time = operation_seconds(operation.key, device, reached(operation.rank_class));
+  if (operation.key.product != ProductFormat::stored && !is_measured(operation)) time += cast_seconds(operation);
   if (profile_.framework != nullptr && !is_measured(operation)) time += framework_seconds(operation);
   if (graph_.tokens.routed.experts > 0) time *= expert_sizes_.factor(operation, is_measured(operation));
   return nanos_from_seconds(time) + reached(operation.rank_class).operation_overhead;
@@ -110,7 +112,8 @@ Nanos CostModel::launch(const Operation& operation) const {
   if (is_measured(operation)) return Nanos{0};
   const std::int64_t own = kernel_count(operation.key);
   const Framework* framework = profile_.framework.get();
-  return device.launch * (framework ? framework_work(*framework, graph_, operation, own).launched : own);
+  const std::int64_t launched = framework ? framework_work(*framework, graph_, operation, own).launched : own;
+  return device.launch * (launched + cast_work(operation).kernels);
 }
 
 // Clipping, clearing and what comes between steps takes its time beside the updates, which are once a step too.
@@ -129,6 +132,14 @@ void CostModel::share_optimizer_loop() {
     const double all = seconds(loop.fixed) + loop.bytes_per_parameter * gradients[c] / rate;
     seconds_beside_update_.push_back(all / std::max(1.0, updates[c]));
   }
+}
+
+double CostModel::cast_seconds(const Operation& operation) const {
+  const CastWork work = cast_work(operation);
+  const DeviceProfile& device = reached(operation.rank_class);
+  const double rate =
+      graph_.classes[operation.rank_class.index()].device.memory_bandwidth.bytes_per_second * device.memory_efficiency;
+  return work.bytes / rate + static_cast<double>(work.kernels) * seconds(device.kernel_gap);
 }
 
 double CostModel::framework_seconds(const Operation& operation) const {

@@ -94,6 +94,8 @@ class CostModel {
   const std::vector<Rank>& members_of(const Operation& transfer) const;
   const DeviceProfile& reached(ClassId rank_class) const;
   bool is_measured(const Operation& operation) const;
+  // Returns the time in which the operands of a product are rounded.
+  double cast_seconds(const Operation& operation) const;
   // Returns what the framework adds to the time of an operation on the device.
   double framework_seconds(const Operation& operation) const;
   void share_optimizer_loop();

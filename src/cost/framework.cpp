@@ -67,6 +67,57 @@ constexpr std::array kFsdpDevices{
     LoadedDevice{"h200", 0.64, 0.19, 0.85, Nanos{7'000}},
 };
 
+// pytorch/torchtitan with compiled layers, which fuse what is between products but for the rotation of queries and
+// keys: models/common/rope.py multiplies complex numbers in fp32, for which no fused code is made. A query is cast (2
+// read, 4 written), multiplied (4, 4) and cast back (4, 2); keys take as much for a part of the heads.
+constexpr std::array kTorchTitan{
+    FrameworkKernels{Role::attention, forward, 7, 25},
+    FrameworkKernels{Role::attention, input_grad, 9, 25},
+};
+
+// DeepSpeed with the layers of Hugging Face's transformers (models/llama/modeling_llama.py) in eager mode.
+constexpr std::array kDeepSpeed{
+    // In fp32: cast (2 read, 4 written), squares (4, 4), mean (4), product (4, 4), cast (4, 2), weights (2, 2), where a
+    // fused norm moves 4; backward the same steps with two operands.
+    FrameworkKernels{Role::attention_norm, forward, 6, 32},
+    FrameworkKernels{Role::ffn_norm, forward, 6, 32},
+    FrameworkKernels{Role::attention_norm, input_grad, 12, 56},
+    FrameworkKernels{Role::ffn_norm, input_grad, 12, 56},
+    // Half of a query negated and joined (4), two products (8) and a sum (6); of keys for a part of the heads.
+    FrameworkKernels{Role::attention, forward, 11, 22},
+    FrameworkKernels{Role::attention, input_grad, 13, 26},
+    FrameworkKernels{Role::ffn_act, forward, 2, 4},  // as nanotron's
+    FrameworkKernels{Role::ffn_act, input_grad, 4, 16},
+    FrameworkKernels{Role::loss, forward, 4, 6},  // logits are cast to fp32 first
+    FrameworkKernels{Role::loss, input_grad, 5, 16},
+};
+
+// What PyTorch's attention and products reach in whole steps, as for the frameworks above.
+constexpr std::array kEagerDevices{
+    LoadedDevice{"a100-40", 0.81, 0.32, 0.765, Nanos{8'000}},
+    LoadedDevice{"a100-80", 0.81, 0.32, 0.765, Nanos{8'000}},
+    LoadedDevice{"h100", 0.64, 0.28, 0.85, Nanos{7'000}},
+    LoadedDevice{"h200", 0.64, 0.28, 0.85, Nanos{7'000}},
+};
+
+constexpr Framework kFsdpFramework{
+    .name = "fsdp",
+    .policy = "fsdp",
+    .kernels = kFsdp,
+    .devices = kFsdpDevices,
+    .gradient_bytes = 14,  // divided in place (8) after the cast to fp32 (6)
+    .launch = Nanos{25'000},
+    .transfer_launch = Nanos{60'000},
+    .optimizer = {.bytes_per_parameter = 60, .fixed = Nanos{20'000'000}},
+    .dropout = false,
+    .clip_grad = 1.0,
+};
+
+constexpr Framework renamed_framework(Framework framework, std::string_view name) {
+  framework.name = name;
+  return framework;
+}
+
 constexpr Framework kNanotronFramework{
     .name = "nanotron",
     .policy = "nanotron",
@@ -101,21 +152,58 @@ constexpr Framework with_checked_calls(Framework framework, std::string_view nam
   return framework;
 }
 
+// NVIDIA's MLPerf submissions: NeMo with Transformer Engine's layers. Attention is that of sequences which two
+// context-parallel ranks share.
+constexpr std::array kNemoDevices{
+    LoadedDevice{"h100", 0.66, 0.42, 0.85, Nanos{5'000}, 0.62},
+    LoadedDevice{"h200", 0.66, 0.42, 0.85, Nanos{5'000}, 0.62},
+    LoadedDevice{"b200", 0.66, 0.30, 0.85, Nanos{5'000}, 0.55, 0.44},
+    LoadedDevice{"gb200", 0.66, 0.30, 0.85, Nanos{5'000}, 0.51, 0.44},
+    LoadedDevice{"gb300", 0.66, 0.30, 0.85, Nanos{5'000}, 0.51, 0.44},
+};
+
 constexpr std::array kFrameworks{
     // The constants of the default profile are those of Megatron's steps.
     Framework{.name = "megatron", .policy = "megatron-dist", .kernels = {}, .devices = {}},
+    Framework{
+        .name = "nemo",
+        .policy = "megatron",
+        .kernels = {},
+        .devices = kNemoDevices,
+        .launch = Nanos{10'000},
+        .transfer_launch = Nanos{5'000},
+        .optimizer = {.fixed = Nanos{100'000'000}},
+        .splits_sequences = true,
+        .dropout = false,
+        .reduces_in_bf16 = true,
+        .clip_grad = 1.0,
+    },
     kNanotronFramework,
     // Two thirds of the Ultra-Scale sweep ran so: a collective takes the host a time that grows with its group.
     with_checked_calls(kNanotronFramework, "nanotron-checked", Nanos{290'000}),
+    kFsdpFramework,
+    renamed_framework(kFsdpFramework, "composer"),  // whose runs the constants of `fsdp` are of
     Framework{
-        .name = "fsdp",
+        .name = "torchtitan",
         .policy = "fsdp",
-        .kernels = kFsdp,
-        .devices = kFsdpDevices,
-        .gradient_bytes = 14,  // divided in place (8) after the cast to fp32 (6)
+        .kernels = kTorchTitan,
+        .devices = kEagerDevices,
+        .gradient_bytes = 6,  // cast to fp32 on the way into the buffer of the reduction
+        .launch = Nanos{10'000},
+        .transfer_launch = Nanos{60'000},
+        .optimizer = {.bytes_per_parameter = 12, .fixed = Nanos{20'000'000}},  // norm (4), scaling (8); fused Adam
+        .dropout = false,
+        .clip_grad = 1.0,
+    },
+    Framework{
+        .name = "deepspeed",
+        .policy = "fsdp",
+        .kernels = kDeepSpeed,
+        .devices = kEagerDevices,
+        .gradient_bytes = 8,  // copied into a bucket (4) and divided there (4)
         .launch = Nanos{25'000},
         .transfer_launch = Nanos{60'000},
-        .optimizer = {.bytes_per_parameter = 60, .fixed = Nanos{20'000'000}},
+        .optimizer = {.bytes_per_parameter = 12, .fixed = Nanos{20'000'000}},  // norm (4), scaling (8); fused Adam
         .dropout = false,
         .clip_grad = 1.0,
     },
@@ -160,7 +248,18 @@ Profile with_framework(Profile profile, const Framework& framework) {
       device.attention_efficiency = loaded.attention;
       device.memory_efficiency = loaded.memory;
       device.kernel_gap = loaded.kernel_gap;
+      if (loaded.fp8 > 0) device.fp8_efficiency = loaded.fp8;
+      if (loaded.fp4 > 0) device.fp4_efficiency = loaded.fp4;
     }
+  }
+  return profile;
+}
+
+Profile with_cuda_graphs(Profile profile, CudaGraphs graphs) {
+  if (graphs == CudaGraphs::none) return profile;
+  for (auto& [name, device] : profile.devices) {
+    device.launch = Nanos{0};
+    if (graphs == CudaGraphs::full) device.transfer_launch = device.resync = Nanos{0};
   }
   return profile;
 }

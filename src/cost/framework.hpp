@@ -53,6 +53,7 @@ struct LoadedDevice {
   std::string_view name;
   double matrix, attention, memory;  // shares of the peaks
   Nanos kernel_gap;
+  double fp8 = 0, fp4 = 0;  // shares of the peaks of such products; 0: the device profile's
 };
 
 struct Framework {
@@ -72,6 +73,7 @@ struct Framework {
   bool splits_sequences = false;      // tensor-parallel ranks split norms and residuals
   bool deals_layers_by_cost = false;  // see layers_by_cost
   bool dropout = true;                // of models with learned positions
+  bool reduces_in_bf16 = false;       // gradients are accumulated and reduced so
   double clip_grad = 0;
 };
 
@@ -85,6 +87,12 @@ std::vector<std::int64_t> layers_by_cost(const Transformer& model, std::int64_t 
 
 // The profile as the framework's processes see it: its host times, and devices under the load of whole steps.
 Profile with_framework(Profile profile, const Framework& framework);
+
+// What a host has recorded to start it as one graph (docs/frameworks.md): nothing; the kernels of a layer's forward or
+// backward; or the whole step with its transfers.
+enum class CudaGraphs : std::uint8_t { none, layer, full };
+// Without the host's time for what is recorded.
+Profile with_cuda_graphs(Profile profile, CudaGraphs graphs);
 
 // What a framework does beside an operation itself.
 struct FrameworkWork {

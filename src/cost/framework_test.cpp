@@ -140,6 +140,25 @@ TEST(Framework, WhatComesOnceAStepIsSharedByTheUpdates) {
   EXPECT_NEAR(added, seconds(loop.fixed) + loop.bytes_per_parameter * parameters / rate, 1e-7);
 }
 
+TEST(CudaGraphs, TakeTheHostsTimeAway) {
+  const Profile eager = default_profile();
+  const DeviceProfile& plain = eager.device("h100");
+  const DeviceProfile layer = with_cuda_graphs(eager, CudaGraphs::layer).device("h100");
+  EXPECT_EQ(layer.launch, Nanos{0});
+  EXPECT_EQ(layer.resync, plain.resync);
+  EXPECT_EQ(layer.transfer_launch, plain.transfer_launch);
+  const DeviceProfile full = with_cuda_graphs(eager, CudaGraphs::full).device("h100");
+  EXPECT_EQ(full.launch + full.resync + full.transfer_launch, Nanos{0});
+  EXPECT_EQ(with_cuda_graphs(eager, CudaGraphs::none), eager);
+}
+
+TEST(Framework, ComposerIsFsdpByItsOwnName) {
+  const Profile fsdp = with_framework(default_profile(), framework_named("fsdp"));
+  Profile composer = with_framework(default_profile(), framework_named("composer"));
+  composer.framework = fsdp.framework;
+  EXPECT_EQ(composer, fsdp);
+}
+
 TEST(LayersByCost, AStageEndsWithTheBlockThatExceedsItsShare) {
   Transformer model = model_preset("llama2-7b");
   model.layers = 16;

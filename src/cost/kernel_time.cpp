@@ -11,6 +11,18 @@ double matrix_peak(const Device& device, ElementType type) {
   return 1e12 * (type == ElementType::fp32 ? device.matrix_tflops_32 : device.matrix_tflops_16);
 }
 
+double product_peak(const Device& device, ElementType type, ProductFormat format) {
+  if (format == ProductFormat::fp8) return 1e12 * device.matrix_tflops_8;
+  if (format == ProductFormat::fp4) return 1e12 * device.matrix_tflops_4;
+  return matrix_peak(device, type);
+}
+
+double product_efficiency(const DeviceProfile& reached, ProductFormat format) {
+  if (format == ProductFormat::fp8) return reached.fp8_efficiency;
+  if (format == ProductFormat::fp4) return reached.fp4_efficiency;
+  return reached.matrix_efficiency;
+}
+
 double streamed(double bytes, const Device& device, const DeviceProfile& reached) {
   return bytes / (device.memory_bandwidth.bytes_per_second * reached.memory_efficiency);
 }
@@ -57,8 +69,11 @@ double unfused_attention_seconds(const OpKey& key, const Device& device, const D
 }  // namespace
 
 double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count,
-                       ElementType type, const Device& device, const DeviceProfile& reached) {
-  const double rate = matrix_peak(device, type) * reached.matrix_efficiency;
+                       ElementType type, const Device& device, const DeviceProfile& reached, ProductFormat format) {
+  const double peak = product_peak(device, type, format);
+  const double rate = peak * product_efficiency(reached, format);
+  // Starting and ending a tile takes as long in every format.
+  const double startup = static_cast<double>(reached.tile_startup) * peak / matrix_peak(device, type);
   const auto d = [](std::int64_t n) { return static_cast<double>(n); };
   if (!reached.tiled) return 2 * d(rows) * d(columns) * d(inner) * d(count) / rate;
   double best = 0;
@@ -67,7 +82,7 @@ double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inn
     for (const std::int64_t split : kSplits) {
       if (split > 1 && inner / split < kMinInner) break;
       const double waves = ceil_div(tiles * d(split), device.compute_units);
-      const double tile_flops = 2 * d(tile.rows) * d(tile.columns) * (d(inner) / d(split) + d(reached.tile_startup));
+      const double tile_flops = 2 * d(tile.rows) * d(tile.columns) * (d(inner) / d(split) + startup);
       double seconds = waves * tile_flops * device.compute_units / (rate * tile.share);
       // Partial sums are written and read once more, in fp32.
       if (split > 1) seconds += streamed(8 * d(split) * d(rows) * d(columns) * d(count), device, reached);
@@ -91,7 +106,7 @@ double kernel_seconds(const OpKey& key, const Device& device, const DeviceProfil
   double seconds = streamed(memory_traffic(key), device, reached);
   if (key.kind == OpKind::gemm) {
     const double product =
-        product_seconds(key.dims[0], key.dims[1], key.dims[2], key.dims[3], key.dtype, device, reached);
+        product_seconds(key.dims[0], key.dims[1], key.dims[2], key.dims[3], key.dtype, device, reached, key.product);
     seconds = std::max(seconds, product);
   } else if (key.kind == OpKind::attention && key.causal_half) {
     const double rate = matrix_peak(device, key.dtype) * reached.attention_efficiency;

@@ -17,6 +17,7 @@ std::int64_t kernel_count(const OpKey& key);
 // The time of `count` products side by side. They are cut into tiles that the compute units process in waves; a last
 // wave that is not full takes as long as a full one.
 double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count,
-                       ElementType type, const Device& device, const DeviceProfile& reached);
+                       ElementType type, const Device& device, const DeviceProfile& reached,
+                       ProductFormat format = ProductFormat::stored);
 
 }  // namespace weft

@@ -49,6 +49,8 @@ struct LinkProfile {
 
 struct DeviceProfile {
   double matrix_efficiency = 0.8;     // of the matrix peak: long products in full tiles, sustained
+  double fp8_efficiency = 0.7;        // of the fp8 peak: such products with rounded operands
+  double fp4_efficiency = 0.6;        // of the fp4 peak, likewise
   std::int64_t tile_startup = 64;     // what starting and ending a tile costs, as elements of the inner dimension
   bool tiled = true;                  // products are cut into tiles over the compute units, in whole waves
   double batched_efficiency = 0.3;    // of the matrix peak: the score and value products of unfused attention

@@ -55,6 +55,11 @@ void validate_numbers(const Layout& l) {
   }
   if (l.precision == ElementType::fp8) fail("--precision fp8: must be fp32, bf16 or fp16");
   if (l.grad_dtype == ElementType::fp8) fail("--grad-dtype fp8: must be fp32, bf16 or fp16");
+  if (l.products != ProductFormat::stored && l.precision == ElementType::fp32) {
+    fail("--products {}: needs --precision bf16 or fp16, not fp32", name_of(l.products));
+  }
+  if (l.fp8_param_gather && l.products != ProductFormat::fp8) fail("--fp8-param-gather: needs --products fp8");
+  if (l.fp8_param_gather && l.zero != 1) fail("--fp8-param-gather: is for --zero 1, not {}", l.zero);
 }
 
 void validate_compression(const Layout& l) {

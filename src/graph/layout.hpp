@@ -11,6 +11,7 @@
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
 #include "compress/compression_format.hpp"
+#include "graph/operation.hpp"
 #include "graph/pipeline_schedule.hpp"
 #include "model/counts.hpp"
 #include "model/transformer.hpp"
@@ -71,7 +72,9 @@ struct Layout {
   ElementType precision = ElementType::bf16;
   ElementType grad_dtype = ElementType::fp32;  // what gradients are accumulated and reduced in
   GradientCompression compress = {};
-  double clip_grad = 0;  // global-norm limit; 0: no clipping
+  ProductFormat products = ProductFormat::stored;  // what the operands of layers' products are rounded to
+  bool fp8_param_gather = false;                   // ZeRO 1 gathers the weights of such products in fp8
+  double clip_grad = 0;                            // global-norm limit; 0: no clipping
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::vector<std::int64_t> stage_layers = {};  // layers of each chunk in model order; empty: as even as possible
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first

@@ -30,6 +30,44 @@ std::string_view name_of(OpKind kind) {
   return enum_name(kNames, kind);
 }
 
+std::string_view name_of(ProductFormat format) {
+  static constexpr std::string_view kNames[] = {"stored", "fp8", "fp4"};
+  return enum_name(kNames, format);
+}
+
+double bytes_per_element(ProductFormat format, ElementType stored) {
+  switch (format) {
+    case ProductFormat::fp8:
+      return 1;
+    case ProductFormat::fp4:
+      return 0.5 + 1.0 / 16;
+    case ProductFormat::stored:
+      break;
+  }
+  return static_cast<double>(size_of(stored).value);
+}
+
+bool rounds_operands(Role role) {
+  switch (role) {
+    case Role::qkv:
+    case Role::kv:
+    case Role::query_down:
+    case Role::query_up:
+    case Role::kv_down:
+    case Role::kv_up:
+    case Role::attention_out:
+    case Role::ffn_in:
+    case Role::ffn_out:
+    case Role::expert_in:
+    case Role::expert_out:
+    case Role::shared_in:
+    case Role::shared_out:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::size_t dimensions_of(OpKind kind) {
   static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 3, 4, 0};
   return kDimensions[static_cast<std::size_t>(kind)];
@@ -87,7 +125,8 @@ double memory_traffic(const OpKey& key) {
   const auto size = static_cast<double>(size_of(key.dtype).value);
   switch (key.kind) {
     case OpKind::gemm:
-      return size * dim(key, 3) * (dim(key, 0) * dim(key, 2) + dim(key, 2) * dim(key, 1) + dim(key, 0) * dim(key, 1));
+      return dim(key, 3) * (bytes_per_element(key.product, key.dtype) * dim(key, 2) * (dim(key, 0) + dim(key, 1)) +
+                            size * dim(key, 0) * dim(key, 1));
     case OpKind::attention: {
       const double operands = dim(key, 0) * dim(key, 1) * (dim(key, 2) + dim(key, 3)) * (dim(key, 4) + dim(key, 5));
       const double passes = key.phase == Phase::input_grad ? 2 : 1;

@@ -109,12 +109,23 @@ std::string_view name_of(OpKind kind);
 // How many of OpKey::dims it has.
 std::size_t dimensions_of(OpKind kind);
 
+// What the operands of a matrix product are rounded to just before it. Sums and results keep the key's element type.
+enum class ProductFormat : std::uint8_t { stored, fp8, fp4 };
+std::string_view name_of(ProductFormat format);
+// Bytes of an element in that format. fp4 is NVFP4, which has a scale of one byte for 16 elements; scales of fp8 are of
+// whole tensors, or of blocks of 32 and more.
+double bytes_per_element(ProductFormat format, ElementType stored);
+// Returns whether the products of this role are among those that a low-precision recipe rounds: the linear layers of a
+// transformer layer. The router, the head and the core of attention keep the precision.
+bool rounds_operands(Role role);
+
 // One key indexes cost, profile and kernel alike.
 struct OpKey {
   OpKind kind = OpKind::elementwise;
   Phase phase = Phase::forward;
   ElementType dtype = ElementType::bf16;
-  bool causal_half = false;  // attention: the kernel skips the masked half
+  bool causal_half = false;                       // attention: the kernel skips the masked half
+  ProductFormat product = ProductFormat::stored;  // gemm
   std::array<std::int64_t, 6> dims{};
   friend auto operator<=>(const OpKey&, const OpKey&) = default;
 };

@@ -29,9 +29,9 @@ Colour hash_of(double value) {
 
 Colour colour_of(const Device& device) {
   Colour colour = std::hash<std::string>{}(device.name);
-  for (const double figure :
-       {device.matrix_tflops_16, device.matrix_tflops_32, device.vector_tflops_32,
-        device.memory_bandwidth.bytes_per_second, device.compute_slowdown, device.transfer_slowdown}) {
+  for (const double figure : {device.matrix_tflops_16, device.matrix_tflops_32, device.matrix_tflops_8,
+                              device.matrix_tflops_4, device.vector_tflops_32, device.memory_bandwidth.bytes_per_second,
+                              device.compute_slowdown, device.transfer_slowdown}) {
     colour = mix(colour, hash_of(figure));
   }
   colour = mix(colour, static_cast<Colour>(device.memory.value));

@@ -73,12 +73,14 @@ Device read_device(const Place& parent) {
   }
   const Place place(parent.value.at("device"), parent.object.where() + ": device");
   const JsonObject& object = place.object;
-  object.allow_only(std::vector<std::string>{"name", "matrix_tflops_16", "matrix_tflops_32", "vector_tflops_32",
-                                             "memory", "memory_bandwidth", "compute_units", "compute_slowdown",
-                                             "transfer_slowdown"});
+  object.allow_only(std::vector<std::string>{"name", "matrix_tflops_16", "matrix_tflops_32", "matrix_tflops_8",
+                                             "matrix_tflops_4", "vector_tflops_32", "memory", "memory_bandwidth",
+                                             "compute_units", "compute_slowdown", "transfer_slowdown"});
   return {.name = object.string("name"),
           .matrix_tflops_16 = object.number("matrix_tflops_16", 0),
           .matrix_tflops_32 = object.number("matrix_tflops_32", 0),
+          .matrix_tflops_8 = object.number_or("matrix_tflops_8", 0, 0),
+          .matrix_tflops_4 = object.number_or("matrix_tflops_4", 0, 0),
           .vector_tflops_32 = object.number("vector_tflops_32", 0),
           .memory = read_bytes(place, "memory"),
           .memory_bandwidth = read_bandwidth(place, "memory_bandwidth"),
@@ -154,15 +156,18 @@ json device_to_json(const Device& device) {
   const std::vector<std::string> names = device_names();
   const bool named = std::find(names.begin(), names.end(), device.name) != names.end();
   if (named && device_profile(device.name) == device) return device.name;
-  return {{"name", device.name},
-          {"matrix_tflops_16", device.matrix_tflops_16},
-          {"matrix_tflops_32", device.matrix_tflops_32},
-          {"vector_tflops_32", device.vector_tflops_32},
-          {"memory", bytes_to_json(device.memory)},
-          {"memory_bandwidth", bandwidth_to_json(device.memory_bandwidth)},
-          {"compute_units", device.compute_units},
-          {"compute_slowdown", device.compute_slowdown},
-          {"transfer_slowdown", device.transfer_slowdown}};
+  json result{{"name", device.name},
+              {"matrix_tflops_16", device.matrix_tflops_16},
+              {"matrix_tflops_32", device.matrix_tflops_32},
+              {"vector_tflops_32", device.vector_tflops_32},
+              {"memory", bytes_to_json(device.memory)},
+              {"memory_bandwidth", bandwidth_to_json(device.memory_bandwidth)},
+              {"compute_units", device.compute_units},
+              {"compute_slowdown", device.compute_slowdown},
+              {"transfer_slowdown", device.transfer_slowdown}};
+  if (device.matrix_tflops_8 > 0) result["matrix_tflops_8"] = device.matrix_tflops_8;
+  if (device.matrix_tflops_4 > 0) result["matrix_tflops_4"] = device.matrix_tflops_4;
+  return result;
 }
 
 json level_to_json(const LevelSpec& level) {

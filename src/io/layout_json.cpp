@@ -80,6 +80,8 @@ ordered_json layout_to_json(const Layout& layout) {
   if (!layout.dropout) result["dropout"] = false;
   if (layout.expert_exchange != ExpertExchange::padded) result["expert_exchange"] = name_of(layout.expert_exchange);
   if (layout.dispatch_fp8) result["dispatch_fp8"] = true;
+  if (layout.products != ProductFormat::stored) result["products"] = name_of(layout.products);
+  if (layout.fp8_param_gather) result["fp8_param_gather"] = true;
   if (layout.ep_forwarding) result["ep_forwarding"] = true;
   if (!layout.stage_layers.empty()) result["stage_layers"] = layout.stage_layers;
   result["mesh_order"] = mesh_order_text(layout.mesh_order);
@@ -88,13 +90,36 @@ ordered_json layout_to_json(const Layout& layout) {
 
 Layout layout_from_json(const json& value, const std::string& where) {
   const JsonObject object(value, where);
-  object.allow_only(std::vector<std::string>{"tp",           "pp",           "vpp",           "dp",
-                                             "cp",           "ep",           "etp",           "micro_batch",
-                                             "global_batch", "seq",          "zero",          "sequence_parallel",
-                                             "recompute",    "attention",    "precision",     "grad_dtype",
-                                             "clip_grad",    "schedule",     "stage_layers",  "mesh_order",
-                                             "dropout",      "dispatch_fp8", "ep_forwarding", "expert_exchange",
-                                             "zero_shards",  "layer_group",  "compress",      "slice_tokens"});
+  object.allow_only(std::vector<std::string>{"tp",
+                                             "pp",
+                                             "vpp",
+                                             "dp",
+                                             "cp",
+                                             "ep",
+                                             "etp",
+                                             "micro_batch",
+                                             "global_batch",
+                                             "seq",
+                                             "zero",
+                                             "sequence_parallel",
+                                             "recompute",
+                                             "attention",
+                                             "precision",
+                                             "grad_dtype",
+                                             "clip_grad",
+                                             "schedule",
+                                             "stage_layers",
+                                             "mesh_order",
+                                             "dropout",
+                                             "dispatch_fp8",
+                                             "ep_forwarding",
+                                             "expert_exchange",
+                                             "zero_shards",
+                                             "layer_group",
+                                             "compress",
+                                             "slice_tokens",
+                                             "products",
+                                             "fp8_param_gather"});
   Layout layout;
   layout.tp = object.integer_or("tp", layout.tp, 1, kMaxDegree);
   layout.pp = object.integer_or("pp", layout.pp, 1, kMaxDegree);
@@ -115,6 +140,8 @@ Layout layout_from_json(const json& value, const std::string& where) {
   read_name(object, "expert_exchange", ExpertExchange::gathered, layout.expert_exchange);
   layout.dispatch_fp8 = object.boolean_or("dispatch_fp8", layout.dispatch_fp8);
   layout.ep_forwarding = object.boolean_or("ep_forwarding", layout.ep_forwarding);
+  read_name(object, "products", ProductFormat::fp4, layout.products);
+  layout.fp8_param_gather = object.boolean_or("fp8_param_gather", layout.fp8_param_gather);
   read_name(object, "recompute", Recompute::local, layout.recompute);
   read_name(object, "attention", AttentionKernel::unfused, layout.attention);
   read_name(object, "precision", ElementType::fp8, layout.precision);

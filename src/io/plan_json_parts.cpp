@@ -126,9 +126,10 @@ Placement ValueReader::placement(const JsonObject& object, const Value& value) c
 
 OperationReader::OperationReader(const PlanCounts& counts)
     : counts_(counts),
-      keys_{"id",          "name", "class", "chunk",  "layer",           "phase",   "role",      "subject",
-            "part",        "turn", "rule",  "leg",    "per_micro_batch", "kind",    "key_phase", "dtype",
-            "causal_half", "dims", "reads", "writes", "communication",   "origins", "queue",     "blocking"},
+      keys_{"id",        "name",  "class",       "chunk",  "layer", "phase",           "role",
+            "subject",   "part",  "turn",        "rule",   "leg",   "per_micro_batch", "kind",
+            "key_phase", "dtype", "causal_half", "dims",   "reads", "writes",          "communication",
+            "origins",   "queue", "blocking",    "product"},
       communication_keys_{"collective", "algorithm", "parts", "inner",    "group",
                           "scope",      "wire",      "bytes", "transfer", "sends"},
       phases_(names_up_to(Phase::optimizer)),
@@ -136,6 +137,7 @@ OperationReader::OperationReader(const PlanCounts& counts)
       operands_(names_up_to(Operand::payload)),
       kinds_(names_up_to(OpKind::transfer)),
       dtypes_(names_of(kPlanTypes)),
+      products_(names_up_to(ProductFormat::fp4)),
       collectives_(names_up_to(Collective::barrier)),
       algorithms_(names_up_to(Algorithm::native)),
       groups_(names_of(group_kinds())),
@@ -190,6 +192,7 @@ OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
   key.phase = object.has("key_phase") ? static_cast<Phase>(object.one_of("key_phase", phases_)) : phase;
   key.dtype = kPlanTypes[object.one_of("dtype", dtypes_)];
   key.causal_half = object.boolean_or("causal_half", false);
+  if (object.has("product")) key.product = static_cast<ProductFormat>(object.one_of("product", products_));
   if (object.array("dims").size() > key.dims.size()) {
     object.reject("dims", fmt::format("an array of at most {} integers", key.dims.size()));
   }

@@ -54,8 +54,8 @@ class OperationReader {
   std::vector<Origin> read_origins(const JsonObject& object) const;
 
   PlanCounts counts_;
-  std::vector<std::string> keys_, communication_keys_, phases_, roles_, operands_, kinds_, dtypes_, collectives_,
-      algorithms_, groups_, scopes_, rules_;
+  std::vector<std::string> keys_, communication_keys_, phases_, roles_, operands_, kinds_, dtypes_, products_,
+      collectives_, algorithms_, groups_, scopes_, rules_;
 };
 
 }  // namespace weft

@@ -96,6 +96,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   if (op.key.phase != op.phase) line["key_phase"] = name_of(op.key.phase);
   line["dtype"] = name_of(op.key.dtype);
   if (op.key.causal_half) line["causal_half"] = true;
+  if (op.key.product != ProductFormat::stored) line["product"] = name_of(op.key.product);
   line["dims"] = dims_array(op.key);
   line["reads"] = ordered_json::array();
   for (const Read& read : op.reads) line["reads"].push_back({name_of(read.operand), read.value.value, read.distance});

@@ -27,6 +27,8 @@ struct ShareField {
   double DeviceProfile::* field;
 };
 constexpr std::array kShares{ShareField{"matrix_efficiency", &DeviceProfile::matrix_efficiency},
+                             ShareField{"fp8_efficiency", &DeviceProfile::fp8_efficiency},
+                             ShareField{"fp4_efficiency", &DeviceProfile::fp4_efficiency},
                              ShareField{"batched_efficiency", &DeviceProfile::batched_efficiency},
                              ShareField{"attention_efficiency", &DeviceProfile::attention_efficiency},
                              ShareField{"memory_efficiency", &DeviceProfile::memory_efficiency}};

@@ -77,6 +77,25 @@ TEST(Framework, SaysItsMemoryByTermAndPlansItsOwnPolicy) {
   EXPECT_GT(2.1 * memory.at("gradient buckets").get<double>(), memory.at("gradients").get<double>());
 }
 
+// A row in the columns of MLPerf's submissions is the plan of these flags.
+TEST(Against, ReadsSubmissionsOfMlperf) {
+  const ScratchFolder folder("against_mlperf");
+  folder.write(
+      "rows.csv",
+      "benchmark,gpus,gpus_per_node,gpu,nic_gbps_per_gpu,global_batch,micro_batch,seq,tp,pp,vpp,cp,dp,precision,"
+      "distributed_optimizer,tp_comm_overlap,fp8_param_gather,rank_order,cuda_graph,recompute,step_s\n"
+      "llama31_405b,64,4,gb200,400,16,1,512,4,8,1,2,1,fp8,true,true,true,tp-cp-pp-dp,full,none,1\n");
+  const CliResult result = weft_cli("plan --json --framework nemo --against " + folder.file("rows.csv"));
+  ASSERT_EQ(result.code, kOk) << result.err;
+  const CliResult alone = weft_cli(
+      "plan --json --framework nemo --policy megatron --model llama3-405b --vocab 32000 --cluster "
+      "gb200-nvl72:1,gpus=64,nic=25600Gb/s --global-batch 16 --micro-batch 1 --seq 512 --tp 4 --pp 8 --cp 2 --products "
+      "fp8 --fp8-param-gather --zero 1 --tp-comm-overlap --mesh-order tp,cp,pp,dp --cuda-graphs full");
+  ASSERT_EQ(alone.code, kOk) << alone.err;
+  const double step = nlohmann::json::parse(alone.out).at("policies").at("megatron").at("step_s");
+  EXPECT_NEAR(nlohmann::json::parse(result.out).at("rows")[0].at("step_s"), step, 1e-9);
+}
+
 TEST(Against, WhereKeepsRows) {
   const ScratchFolder folder("against_where");
   folder.write("rows.csv", kHeader + "step_s,use\n" + kShape + "8,1,1,0,1,yes\n" + kShape + "8,1,1,0,1,no\n");

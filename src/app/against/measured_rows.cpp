@@ -27,6 +27,34 @@ constexpr std::array kColumnWords{
     ColumnWords{"mixed_precision", "PURE", "grad-dtype", "bf16"},
     ColumnWords{"mixed_precision", "DEFAULT", "grad-dtype", "fp32"},
     ColumnWords{"precision", "amp_bf16", "precision", "bf16"},
+    ColumnWords{"precision", "amp_fp8", "products", "fp8"},
+    ColumnWords{"precision", "fp8", "products", "fp8"},
+    ColumnWords{"precision", "fp4", "products", "fp4"},
+    ColumnWords{"benchmark", "gpt3", "model", "gpt3-175b"},
+    ColumnWords{"benchmark", "gpt3", "vocab", "50257"},
+    ColumnWords{"benchmark", "llama31_405b", "model", "llama3-405b"},
+    ColumnWords{"benchmark", "llama31_405b", "vocab", "32000"},
+    ColumnWords{"distributed_optimizer", "true", "zero", "1"},
+    ColumnWords{"rank_order", "tp-cp-dp-pp", "mesh-order", "tp,cp,dp,pp"},
+    ColumnWords{"rank_order", "tp-cp-pp-dp", "mesh-order", "tp,cp,pp,dp"},
+    ColumnWords{"cuda_graph", "no", "cuda-graphs", "none"},
+    ColumnWords{"cuda_graph", "layer", "cuda-graphs", "layer"},
+    ColumnWords{"cuda_graph", "full", "cuda-graphs", "full"},
+};
+// The machine that a GPU is found in, and how many of its GPUs share fast links where a job does not use all.
+struct GpuMachine {
+  std::string_view gpu, machine;
+  std::string_view keys = "";
+  std::int64_t devices = 8;
+};
+constexpr std::array kGpuMachines{
+    GpuMachine{"a100-40", "dgx-a100", ",device=a100-40"},
+    GpuMachine{"a100", "dgx-a100"},
+    GpuMachine{"h100", "dgx-h100"},
+    GpuMachine{"h200", "dgx-h200"},
+    GpuMachine{"b200", "dgx-b200"},
+    GpuMachine{"gb200", "gb200-nvl72", "", 64},
+    GpuMachine{"gb300", "gb300-nvl72", "", 64},
 };
 // Columns of a table that mean something else than the flag of their name.
 constexpr std::array kOtherColumns{"model", "policy", "cluster", "memory", "out", "where", "against", "from", "links"};
@@ -56,13 +84,9 @@ class RowReader {
     for (const auto& [column, cell] : row_.cells) read_cell(column, cell);
     read_cluster();
     apply_framework_defaults(flags_);
-    MeasuredRow run{row_.line,
-                    flags_,
-                    framework_policy(flags_),
-                    number("step_s"),
-                    number("mem_reserved_gb"),
-                    row_.text("status") == "oom",
-                    read_links()};
+    MeasuredRow run{
+        row_.line,   flags_, policy(), number("step_s"), number("mem_reserved_gb"), row_.text("status") == "oom",
+        read_links()};
     if (!run.step_s && !run.out_of_memory && !run.reserved_gib) {
       fail("{}: line {}: says neither 'step_s' nor 'mem_reserved_gb' nor status 'oom'", file_, row_.line);
     }
@@ -70,42 +94,57 @@ class RowReader {
   }
 
  private:
+  // Tables that say what a run overlapped have a column for each of Megatron's flags; where a cell is empty the run did
+  // not set the flag.
+  std::string policy() const {
+    if (flags_.given("policy") || !row_.cells.contains("overlap_grad_reduce")) return framework_policy(flags_);
+    if (row_.text("overlap_grad_reduce") != "true") return "megatron-dist";
+    return row_.text("overlap_param_gather") == "true" ? "megatron-param" : "megatron-grad";
+  }
+
   std::string where(const std::string& column) const {
     return fmt::format("{}: line {}: column '{}'", file_, row_.line, column);
   }
 
   void read_cell(const std::string& column, const std::string& cell) {
     if (cell.empty()) return;
-    std::string flag = column, value = cell;
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    const auto said = std::find_if(kColumnWords.begin(), kColumnWords.end(), [&](const ColumnWords& words) {
-      return words.column == column && words.cell == cell;
-    });
-    if (said != kColumnWords.end()) {
-      flag = said->flag;
-      value = said->value;
-    } else if (std::find(kOtherColumns.begin(), kOtherColumns.end(), column) != kOtherColumns.end() ||
-               !flags_.declares(flag)) {
-      return;
+    const auto set = [&](const std::string& flag, std::string_view value) {
+      if (!flags_.typed(flag)) flags_.set(flag, std::string(value), where(column));
+    };
+    bool said = false;
+    for (const ColumnWords& words : kColumnWords) {
+      if (words.column != column || words.cell != cell) continue;
+      set(std::string(words.flag), words.value);
+      said = true;
     }
-    if (!flags_.typed(flag)) flags_.set(flag, value, where(column));
+    std::string flag = column;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    const bool means_other = std::find(kOtherColumns.begin(), kOtherColumns.end(), column) != kOtherColumns.end();
+    if (!said && !means_other && flags_.declares(flag)) set(flag, cell);
   }
 
   // The typed cluster, or the machine of the row's GPU, with as many nodes as the row says.
   void read_cluster() {
     const std::string nodes = row_.text("nodes"), gpus = row_.text("gpus"), gpu = row_.text("gpu");
     if (nodes.empty() && gpus.empty()) return;
+    const auto known = std::find_if(kGpuMachines.begin(), kGpuMachines.end(),
+                                    [&](const GpuMachine& one) { return gpu.starts_with(one.gpu); });
+    const std::int64_t per_node = known == kGpuMachines.end() ? 8 : known->devices;
     const std::int64_t devices =
-        gpus.empty() ? kDevicesPerNode * parse_integer(nodes, where("nodes")) : parse_integer(gpus, where("gpus"));
+        gpus.empty() ? per_node * parse_integer(nodes, where("nodes")) : parse_integer(gpus, where("gpus"));
     std::string machine = flags_.typed("cluster") ? *flags_.text("cluster") : "";
     std::string keys;
     if (const auto comma = machine.find(','); comma != std::string::npos) keys = machine.substr(comma);
     machine = machine.substr(0, machine.find_first_of(":,"));
-    if (machine.empty() && !gpu.empty()) machine = gpu.starts_with("a100") ? "dgx-a100" : "dgx-" + gpu.substr(0, 4);
+    if (machine.empty() && known != kGpuMachines.end()) machine = known->machine;
     if (machine.empty()) fail("{}: rows do not name the machine; give --cluster", file_);
-    if (gpu == "a100-40") keys += ",device=a100-40";
-    const std::int64_t count = std::max<std::int64_t>(1, devices / kDevicesPerNode);
-    if (devices < kDevicesPerNode) keys += fmt::format(",gpus={}", devices);
+    if (known != kGpuMachines.end()) keys += known->keys;
+    const std::int64_t count = std::max<std::int64_t>(1, devices / per_node);
+    const std::int64_t in_node = std::min(devices, per_node);
+    if (in_node != 8) keys += fmt::format(",gpus={}", in_node);
+    if (const auto rate = number("nic_gbps_per_gpu")) {
+      keys += fmt::format(",nic={}Gb/s", *rate * static_cast<double>(in_node));
+    }
     flags_.set("cluster", fmt::format("{}:{}{}", machine, count, keys));
   }
 

@@ -38,7 +38,8 @@ const std::set<std::string> kMayDiffer = {"out",
                                           "torchtitan-config"};
 // What no run on this machine has yet: nothing to compare.
 const std::set<std::string> kRefused = {"ep-forwarding", "dispatch-fp8",      "precision",
-                                        "grad-dtype",    "router-group-topk", "framework"};
+                                        "grad-dtype",    "router-group-topk", "framework",
+                                        "products",      "fp8-param-gather",  "cuda-graphs"};
 
 const FlagValues kUsual = {
     {"layers", "2"},  {"hidden", "32"},     {"heads", "4"},        {"seq", "16"},

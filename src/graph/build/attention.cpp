@@ -181,7 +181,13 @@ void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
       saved(Operand::dropped_softmax, "attention.dropped", {rows, keys()});
     }
   }
-  v.context = value({label("context"), {tokens(), heads() * value_head()}, ValueKind::activation, head_sharding()});
+  // Backward of the core reads it as it is, the weight gradient behind it a rounded copy where products round.
+  const double copied = kept_input_bytes();
+  v.context = value({label("context"),
+                     {tokens(), heads() * value_head()},
+                     ValueKind::activation,
+                     head_sharding(),
+                     copied > 0 ? static_cast<double>(width()) + copied : 0});
   std::vector<Write> writes{{Operand::output, v.context}};
   writes.insert(writes.end(), v.attention_saved.begin(), v.attention_saved.end());
   add(Role::attention, phase, core_key(), core_inputs(v), std::move(writes));

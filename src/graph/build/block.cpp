@@ -53,7 +53,9 @@ ValueId ClassBuilder::linear_backward(Role role, ValueId x, OutputGrad grads, Li
 }
 
 ValueId ClassBuilder::norm(Role role, Phase phase, ValueId in, const char* name) {
-  const ValueId out = value_like(in, label(name), graph_.value(in).kind);
+  // Where products round, the norm before one writes what they read; a router reads the norm's own.
+  const bool rounds = role == Role::attention_norm || (role == Role::ffn_norm && !model_.is_moe_layer(layer_));
+  const ValueId out = value_like(in, label(name), graph_.value(in).kind, rounds ? kept_input_bytes() : 0);
   OpKey key;
   key.kind = OpKind::norm;
   key.dtype = layout_.precision;

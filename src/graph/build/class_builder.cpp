@@ -148,6 +148,7 @@ Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read
   op.subject = role;
   op.turn = turn_;
   key.phase = phase;
+  if (key.kind == OpKind::gemm && rounds_operands(role)) key.product = layout_.products;
   op.key = key;
   op.reads = std::move(reads);
   op.writes = std::move(writes);
@@ -159,7 +160,9 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
                                   std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject) {
   OpKey key;
   key.kind = OpKind::transfer;
-  const WireFormat format = graph_.value(reads.empty() ? writes.front().value : reads.front().value).format();
+  const WireFormat format = travels_rounded(role, subject.value_or(role), phase, collective)
+                                ? WireFormat{ElementType::fp8}
+                                : graph_.value(reads.empty() ? writes.front().value : reads.front().value).format();
   const Bytes bytes = wire_bytes(elements, format);
   key.dtype = format.type;
   key.dims[0] = bytes.value;
@@ -180,6 +183,28 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
   }
   op.communication = c;
   return op;
+}
+
+// Transformer Engine rounds the inputs and output gradients of its linear layers before it gathers them, and with
+// primary weights in fp8 the optimizer does so with those. fp4 travels as fp8: plans have no narrower element.
+bool ClassBuilder::travels_rounded(Role role, Role subject, Phase phase, Collective collective) const {
+  if (layout_.products == ProductFormat::stored || collective != Collective::all_gather) return false;
+  switch (role) {
+    case Role::attention_gather:
+    case Role::ffn_gather:
+      return !model_.is_moe_layer(layer_) || role == Role::attention_gather;
+    case Role::attention_reduce:
+    case Role::ffn_reduce:
+      return true;
+    case Role::param_gather:
+      return layout_.fp8_param_gather && phase == Phase::optimizer && rounds_operands(subject);
+    default:
+      return false;
+  }
+}
+
+double ClassBuilder::kept_input_bytes() const {
+  return layout_.products == ProductFormat::stored ? 0 : bytes_per_element(layout_.products, layout_.precision);
 }
 
 // An all_gather multiplies the first dimension by the group, a reduce_scatter divides it.

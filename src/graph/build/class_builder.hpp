@@ -76,6 +76,10 @@ class ClassBuilder {
   // Adds a transfer of so many elements in all, in the format of what it reads (receives).
   Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, std::int64_t elements,
                       std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject = {});
+  // Whether only products that round their operands read what this gather brings, so that it travels rounded.
+  bool travels_rounded(Role role, Role subject, Phase phase, Collective collective) const;
+  // Bytes in which a layer keeps the input of a product for its weight gradient; 0: those of its element type.
+  double kept_input_bytes() const;
   // Adds a collective over one value. `share` says how a reduce_scatter shares its rows.
   ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name,
                      Share share = Share::blocks);

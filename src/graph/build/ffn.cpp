@@ -93,7 +93,8 @@ ValueId ClassBuilder::forward_mlp(LayerValues& v, Phase phase, bool shared) {
   v.ffn_normed_full = whole_over_tp(Role::ffn_gather, phase, v.ffn_normed, label("ffn_in_full"));
   v.ffn_hidden = linear(shared ? Role::shared_in : Role::ffn_in, phase, v.ffn_normed_full, {model_.hidden, gates * ffn},
                         "ffn_hidden");
-  v.ffn_activated = value({label("ffn_activated"), {tokens(), ffn}, ValueKind::activation, head_sharding()});
+  v.ffn_activated =
+      value({label("ffn_activated"), {tokens(), ffn}, ValueKind::activation, head_sharding(), kept_input_bytes()});
   add(shared ? Role::shared_act : Role::ffn_act, phase, elementwise(phase, tokens() * ffn, (gates + 1) * width()),
       {{Operand::input, v.ffn_hidden}}, {{Operand::output, v.ffn_activated}});
   const ValueId partial =

@@ -131,7 +131,11 @@ class MegatronWriter {
     const bool bf16 = layout_.precision == ElementType::bf16, fp16 = layout_.precision == ElementType::fp16;
     if (bf16) add("--bf16");
     if (fp16) add("--fp16");
-    sheet_.carries({Feature::precision, Feature::gradient_type, Feature::gradient_clipping, Feature::attention_kernel});
+    if (layout_.products == ProductFormat::fp8) add("--fp8-format hybrid");
+    if (layout_.products == ProductFormat::fp4) add("--fp4-format e2m1");
+    if (layout_.fp8_param_gather) add("--fp8-param-gather");
+    sheet_.carries({Feature::precision, Feature::low_precision_products, Feature::gradient_type,
+                    Feature::gradient_clipping, Feature::attention_kernel});
     const ElementType grads = layout_.grad_dtype;
     if (grads == ElementType::fp32 && (bf16 || fp16)) add("--accumulate-allreduce-grads-in-fp32");
     if (grads == ElementType::bf16) add("--grad-reduce-in-bf16");

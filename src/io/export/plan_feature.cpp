@@ -93,6 +93,9 @@ class FeatureList {
   void add_numerics() {
     const Layout& l = layout_;
     add(Feature::precision, fmt::format("precision {}", name_of(l.precision)));
+    add_if(l.products != ProductFormat::stored, Feature::low_precision_products,
+           fmt::format("products of layers in {}{}", name_of(l.products),
+                       l.fp8_param_gather ? ", their weights gathered in fp8" : ""));
     add(Feature::gradient_type, fmt::format("gradients accumulated and reduced in {}", name_of(l.grad_dtype)));
     add_if(l.compress.is_on(), Feature::gradient_compression,
            fmt::format("gradients travel as {}", name_of(l.compress.format)));

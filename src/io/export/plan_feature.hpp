@@ -32,6 +32,7 @@ enum class Feature : std::uint8_t {
   zero,
   zero_shards,
   precision,
+  low_precision_products,
   gradient_type,
   gradient_compression,
   gradient_clipping,

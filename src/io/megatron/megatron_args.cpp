@@ -71,6 +71,25 @@ class LayoutReader {
         : wide ? "fp32"
                : "fp16",
         narrow ? "--grad-reduce-in-bf16" : "--accumulate-allreduce-grads-in-fp32");
+    read_products();
+  }
+
+  void read_products() {
+    const bool hybrid = flags_.is_set("--fp8-hybrid");
+    const auto fp8 = flags_.one_of("--fp8-format", {"e4m3", "hybrid"});
+    const auto fp4 = flags_.one_of("--fp4-format", {"e2m1"});
+    if (fp4) {
+      set("products", "fp4", "--fp4-format");
+    } else if (fp8 || hybrid) {
+      set("products", "fp8", fp8 ? "--fp8-format" : "--fp8-hybrid");
+    }
+    if (!flags_.is_set("--fp8-param-gather")) return;
+    if (!fp8 && !hybrid) fail("{}: Megatron-LM refuses it without --fp8-format", flags_.where("--fp8-param-gather"));
+    if (flags_.is_set("--use-distributed-optimizer")) {
+      set("fp8-param-gather", "true", "--fp8-param-gather");
+    } else {
+      flags_.note("--fp8-param-gather", "has no effect without the distributed optimizer");
+    }
   }
 
   void read_attention() {

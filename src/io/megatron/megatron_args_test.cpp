@@ -234,6 +234,16 @@ TEST(MegatronArgs, InstancesOfTheDistributedOptimizer) {
 }
 
 // validate_args of Megatron-LM's arguments.py: "--overlap-param-gather only supported with distributed optimizer",
+TEST(MegatronArgs, LowPrecisionRecipesAreProducts) {
+  const auto of = [](const std::string& flags) { return settings_of(read(kTiny + flags)); };
+  EXPECT_EQ(of("--fp8-format hybrid").at("products"), "fp8");
+  EXPECT_EQ(of("--fp4-format e2m1").at("products"), "fp4");
+  EXPECT_FALSE(of("").contains("products"));
+  EXPECT_EQ(of("--fp8-format e4m3 --fp8-param-gather --use-distributed-optimizer").at("fp8-param-gather"), "true");
+  EXPECT_FALSE(of("--fp8-format e4m3 --fp8-param-gather").contains("fp8-param-gather"));
+  EXPECT_NE(error_of(kTiny + "--fp8-param-gather").find("without --fp8-format"), std::string::npos);
+}
+
 // "Must use --overlap-param-gather with --overlap-grad-reduce".
 TEST(MegatronArgs, ParamGatherNeedsWhatMegatronAssertsOfIt) {
   EXPECT_EQ(error_of(kTiny + "--overlap-param-gather"),

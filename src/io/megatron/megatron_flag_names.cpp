@@ -11,7 +11,7 @@ constexpr std::string_view kUnmodelled =
     "--account-for-embedding-in-pipeline-split "
     "--account-for-loss-in-pipeline-split --cp-comm-type --hierarchical-context-parallel-sizes "
     "--rampup-batch-size --overlap-param-gather-with-optimizer-step "
-    "--ddp-num-buckets --window-size --fp8-format --fp8-hybrid --fp8-param-gather --mtp-num-layers "
+    "--ddp-num-buckets --window-size --mtp-num-layers "
     "--optimizer-cpu-offload --optimizer-offload-fraction --overlap-cpu-optimizer-d2h-h2d "
     "--fine-grained-activation-offloading --offload-modules --distribute-saved-activations --moe-layer-recompute "
     "--cpu-offloading --cpu-offloading-num-layers --squared-relu --moe-input-jitter-eps "

@@ -105,9 +105,25 @@ void check_transfers(const StepGraph& graph, const std::vector<std::int32_t>& se
   }
 }
 
+// What travels rounded is a buffer of its own, as in Megatron, which has one for each element type.
+std::vector<MergeSet> apart_by_wire_type(const StepGraph& graph, const std::vector<MergeSet>& sets) {
+  std::vector<MergeSet> result;
+  for (const MergeSet& set : sets) {
+    std::map<ElementType, MergeSet> by_type;
+    for (const OpId id : set.members) {
+      MergeSet& together = by_type[graph.op(id).key.dtype];
+      together.at_last = set.at_last;
+      together.members.push_back(id);
+    }
+    for (auto& [type, together] : by_type) result.push_back(std::move(together));
+  }
+  return result;
+}
+
 }  // namespace
 
-StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& sets) {
+StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& together) {
+  const std::vector<MergeSet> sets = apart_by_wire_type(graph, together);
   std::vector<std::int32_t> set_of(graph.operations.size(), -1);
   std::vector<OpId> place_of_set;
   for (std::size_t s = 0; s < sets.size(); ++s) {

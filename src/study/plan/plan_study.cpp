@@ -21,11 +21,17 @@
 namespace weft {
 namespace {
 
-// Peak FLOP/s of all devices together at the layout's precision.
-double peak_flops(const StepGraph& graph, ElementType precision) {
+double peak_tflops(const Device& device, const Layout& layout) {
+  if (layout.products == ProductFormat::fp8) return device.matrix_tflops_8;
+  if (layout.products == ProductFormat::fp4) return device.matrix_tflops_4;
+  return layout.precision == ElementType::fp32 ? device.matrix_tflops_32 : device.matrix_tflops_16;
+}
+
+// Peak FLOP/s of all devices together in the format of the layout's products.
+double peak_flops(const StepGraph& graph, const Layout& layout) {
   double sum = 0;
   for (const RankClass& c : graph.classes) {
-    const double tflops = precision == ElementType::fp32 ? c.device.matrix_tflops_32 : c.device.matrix_tflops_16;
+    const double tflops = peak_tflops(c.device, layout);
     sum += 1e12 * tflops * static_cast<double>(c.ranks);
   }
   return sum;
@@ -204,7 +210,7 @@ CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
 Throughput throughput_of(const Transformer& model, const Layout& l, const StepGraph& graph, double step_s) {
   const Flops useful = model_flops(model, l.seq, l.global_batch);
   const Flops executed = hardware_flops(model, l.seq, l.global_batch, l.recompute);
-  const double peak = peak_flops(graph, l.precision);
+  const double peak = peak_flops(graph, l);
   const auto rates = [&](double model_flops_of_step, double executed_flops_of_step) {
     return FlopRates{.tflops_per_gpu = model_flops_of_step / step_s / static_cast<double>(l.devices()) * 1e-12,
                      .mfu = model_flops_of_step / step_s / peak,
