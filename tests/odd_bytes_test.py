@@ -72,6 +72,7 @@ def plans(program, folder):
 def others(program, folder):
     absent = os.path.join(folder, b"absent" + ODD)
     for command in (["verify"], ["analyze"], ["collective", "verify"], ["run"], ["collective", "bench", "--config"],
+                    ["collective", "bench"], ["collective", "synthesize", "--topology"], ["cluster", "show"],
                     ["calibrate", "--config"], [ODD]):
         weft(program, *command, absent, "--json", code=2)
     weft(program, "collective", "list", "--cluster", ODD, "--json", code=2)
@@ -80,6 +81,12 @@ def others(program, folder):
         file.write(b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k\xff", "pid": 0, "tid": 7, "ts": 1, "dur": 2,'
                    b' "args": {"stream": 7}}]}')
     weft(program, "analyze", trace, "--json")
+    wiring = os.path.join(folder, b"wiring" + ODD)
+    with open(wiring, "wb") as file:
+        file.write(b"\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n")
+    saved = os.path.join(folder, b"saved" + ODD)
+    weft(program, "cluster", "show", wiring, "--save", saved, "--json", code=0, says_json=True)
+    weft(program, "collective", "synthesize", "--topology", wiring, "--json", code=0, says_json=True)
     out = os.path.join(folder, b"bench" + ODD)
     weft(program, "collective", "bench", "--size", "1KiB", "--repeat", "1", "--out", out, "--json", code=0, says_json=True)
     files_are_json(out)

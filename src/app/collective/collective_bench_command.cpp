@@ -199,7 +199,7 @@ std::vector<std::string> cells_of(const BenchResult& result, const BenchRow& row
   std::vector<std::string> cells = {std::string(name_of(row.kind)),
                                     row.kind == Collective::barrier ? "-" : format_bytes(row.size),
                                     row.name,
-                                    row.name == "native" ? "" : fmt::format("{}", row.parts),
+                                    row.program ? fmt::format("{}", row.parts) : "",
                                     format_time(row.time),
                                     bandwidth_in_words(row),
                                     share_of_link(result, row)};
@@ -287,7 +287,7 @@ nlohmann::ordered_json json_of(const BenchResult& result, const std::string& wor
     entry["collective"] = name_of(row.kind);
     entry["size_bytes"] = row.size.value;
     entry["algorithm"] = row.name;
-    if (row.name != "native") entry["parts"] = row.parts;
+    if (row.program) entry["parts"] = row.parts;
     entry["time_s"] = seconds(row.time);
     const bool carries = row.bus_bandwidth > 0;
     entry["bus_bandwidth"] = carries ? nlohmann::ordered_json(row.bus_bandwidth) : nullptr;

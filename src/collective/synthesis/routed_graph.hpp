@@ -55,8 +55,8 @@ std::int64_t missing_pieces(const RoutedGraph& graph, std::span<const std::int32
                             std::span<const std::int64_t> demands, const Bypass& tried = {});
 
 // Removes all vertices but devices and keeps missing_pieces at 0, which it must be (Bang-Jensen, Frank and Jackson,
-// "Preserving and increasing local edge-connectivity in mixed graphs", 1995). Every such vertex must take in as much as
-// it gives out.
+// "Preserving and increasing local edge-connectivity in mixed graphs", 1995). Pieces may be missing afterwards where
+// such a vertex takes in more than it gives out, or less.
 void remove_switches(RoutedGraph& graph, std::span<const std::int32_t> devices, std::span<const std::int64_t> demands);
 
 }  // namespace weft

@@ -166,6 +166,11 @@ TreePacking pack_scaled(const Topology& topology, const Scaled& scaled) {
   const std::vector<std::int32_t> devices = topology.devices();
   RoutedGraph graph = graph_of(topology, scaled.capacities);
   remove_switches(graph, devices, scaled.demands);
+  // Whole capacities of links that differ by direction may leave a switch unbalanced.
+  if (missing_pieces(graph, devices, scaled.demands) > 0) {
+    fail("topology '{}': {} pieces of a rank are too few for switches whose links differ by direction; allow more",
+         topology.name, scaled.pieces);
+  }
   spare_idle_devices(graph, devices, scaled.demands);
   TreePacking packing{scaled.demands, grow_trees(std::move(graph), devices, scaled.demands), {}, 0, 0};
   packing.seconds = seconds_of(topology, packing);

@@ -7,6 +7,7 @@
 #include "io/json/json_reader.hpp"
 #include "io/topology/nccl_topology.hpp"
 #include "io/topology/nvidia_smi_matrix.hpp"
+#include "io/topology/simulator_topologies.hpp"
 #include "io/topology/taccl_topology.hpp"
 #include "io/topology/topology_json.hpp"
 
@@ -38,6 +39,8 @@ Topology read_topology_file(const std::string& text, const std::string& file_nam
   if (first == std::string::npos) fail("{}: is empty", file_name);
   if (text[first] == '{') return read_json_file(text, file_name);
   if (text[first] == '<') return read_nccl_topology(text, file_name, nvlink);
+  if (text.find("npus_count") != std::string::npos) return read_astra_sim_network(text, file_name);
+  if (text[first] >= '0' && text[first] <= '9') return read_tacos_links(text, file_name);
   return read_nvidia_smi_matrix(text, file_name, nvlink.value_or(kUsualNvlink));
 }
 

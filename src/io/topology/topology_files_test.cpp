@@ -98,6 +98,35 @@ TEST(NcclTopology, NvlinksToASwitchMeetThere) {
   EXPECT_DOUBLE_EQ(gathered(topology), 4 * 60.0 / 3);
 }
 
+TEST(AstraSimNetwork, DimensionsJoinDevicesThatDifferInOneCoordinate) {
+  const std::string text =
+      "# 2D\ntopology: [ Ring, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 50.0, 25 ]  # GB/s\nlatency: [ 500, 700.0 "
+      "]\n";
+  const Topology topology = read_topology_file(text, "file", std::nullopt);
+  EXPECT_EQ(topology.devices().size(), 8u);
+  EXPECT_EQ(topology.vertices.size(), 8u + 4);
+  // Two links of a ring and one to a switch bring 7 of 8 pieces; their gigabyte has 2^30 bytes.
+  EXPECT_NEAR(gathered(topology), 8 * (2 * 50 + 25) * 1.073741824 / 7, 1e-5);
+  EXPECT_NE(
+      refusal("topology: [ Ring ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]").find("'npus_count': 2 ent"),
+      std::string::npos);
+  EXPECT_NE(
+      refusal("topology: [ Rings ]\nnpus_count: [ 4 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]").find("'Rings' is not known"),
+      std::string::npos);
+  EXPECT_NE(refusal("topology: [ Ring ]\nnpus_count: [ 4 ]\nlatency: [ 1 ]").find("'bandwidth' is missing"),
+            std::string::npos);
+}
+
+TEST(TacosLinks, AreOneDirectionEach) {
+  const std::string head = "3\nSrc,Dest,Latency (ns),Bandwidth (GB/s)\n";
+  const Topology topology = read_topology_file(head + "0,1,500,10\n1,2,500,20\n2,0,500,40.0\n", "file", std::nullopt);
+  EXPECT_EQ(topology.links.size(), 3u);
+  // A ring in one direction: 2 of 3 pieces cross its slowest link.
+  EXPECT_NEAR(gathered(topology), 3 * 10 * 1.073741824 / 2, 1e-5);
+  EXPECT_NE(refusal(head + "0,3,500,10\n").find("file:3: destination: 3 is not in 0..2"), std::string::npos);
+  EXPECT_NE(refusal(head + "0,1,500\n").find("file:3: has 3 cells"), std::string::npos);
+}
+
 TEST(SharedTopologies, HaveTheOptimumOfTheirLinks) {
   const auto dgx1 = shared_topology("dgx1v_topo_m.txt");
   if (!dgx1 || !can_read_msccl_xml()) GTEST_SKIP() << "needs ../shared/data and pugixml";
