@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 import peer_gpt  # noqa: E402
 import weft.torch as weft  # noqa: E402
 
-TOLERANCE, TOLERANCE_OF_OTHER_SUMS = 1e-6, 1e-3  # the latter where passes add up in another order than DDP's
+TOLERANCE, TOLERANCE_OF_OTHER_SUMS = 1e-6, 1e-3  # the latter where more than two terms add up, in another order than DDP's
 WIDTH, BATCH = 12, 6
 
 
@@ -173,7 +173,8 @@ def with_weft(case, rank):
 def require_close(case, what, found, expected):
     found, expected = (torch.as_tensor(values, dtype=torch.float64) for values in (found, expected))
     off = ((found - expected).abs() / (expected.abs() + 1e-3)).max().item() if found.numel() else 0.0
-    if not off <= (TOLERANCE if case.passes == 1 or case.no_sync else TOLERANCE_OF_OTHER_SUMS):
+    same_sums = dist.get_world_size() == 2 and (case.passes == 1 or case.no_sync)
+    if not off <= (TOLERANCE if same_sums else TOLERANCE_OF_OTHER_SUMS):
         raise AssertionError(f"{case.name}: {what} differ by {off:.2g}")
     return off
 
