@@ -72,8 +72,7 @@ def training():
     failures = 0
     for ranks in (2, 3):
         variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
-        cases = ["--only-first"] if ranks == 3 else []
-        for rank, (code, output) in enumerate(ends([start([FOLDER / "pytorch_job.py", *cases], {**variables, "RANK": str(rank)})
+        for rank, (code, output) in enumerate(ends([start([FOLDER / "pytorch_job.py"], {**variables, "RANK": str(rank)})
                                                     for rank in range(ranks)])):
             if rank == 0 or code:
                 print(f"{ranks} ranks, rank {rank}:\n{output}")
