@@ -45,22 +45,27 @@ def rank_and_size():
 
 def _store(rank, ranks):
     """PyTorch's store of the job: that of its process group, or one at MASTER_ADDR:MASTER_PORT, which torchrun serves."""
+    global _own_store
     import torch.distributed as dist
     if dist.is_initialized():
         return dist.distributed_c10d._get_default_store()
+    if _own_store is not None:
+        return _own_store
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
         raise LaunchError(f"{' and '.join(missing)} not set: where is rank 0 (rank {rank} of {ranks})? torchrun sets them; with "
                           "mpirun say `-x MASTER_ADDR=host -x MASTER_PORT=29500`")
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     try:
-        return dist.TCPStore(os.environ["MASTER_ADDR"], _number("MASTER_PORT"), ranks, rank == 0 and not served,
-                             timeout=_STORE_TIMEOUT, wait_for_workers=False)
+        _own_store = dist.TCPStore(os.environ["MASTER_ADDR"], _number("MASTER_PORT"), ranks, rank == 0 and not served,
+                                   timeout=_STORE_TIMEOUT, wait_for_workers=False)
+        return _own_store
     except Exception as error:
         raise LaunchError(f"no store at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}: {error}") from error
 
 
 _joined = 0  # how often this process has joined, so that a second job finds keys of its own
+_own_store = None  # rank 0 serves it until the process ends
 
 
 def _tell_root(rank, ranks):
