@@ -170,6 +170,7 @@ std::string study_heading(const PlanStudy& study, bool links) {
   if (l.layer_group > 1) text += fmt::format(", in layer groups of {}", l.layer_group);
   text += fmt::format("  |  zero {}", l.zero);
   if (l.has_shard_groups()) text += fmt::format(" in {} shards", l.shards());
+  if (l.compress.is_on()) text += fmt::format("  gradients as {}", name_of(l.compress.format));
   text +=
       fmt::format("  {}{}  recompute {}  {}\n", name_of(l.precision), l.sequence_parallel ? "  sequence parallel" : "",
                   name_of(l.recompute), l.pp > 1 ? name_of(l.schedule) : "no pipeline");
