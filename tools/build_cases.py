@@ -167,6 +167,7 @@ ANSWERS = [
     ("text", [f"plan {TINY} --cluster dgx-a100:2 --tp 2 --pp 2 --global-batch 32 {SEARCH}"]),
     ("text-experts", [f"plan {EXPERTS} --cluster dgx-h100:2 --ep 8 --global-batch 32 {SEARCH}"]),
     ("explain", [f"plan {TINY} --cluster dgx-a100:2 --tp 2 --pp 2 --zero 1 --global-batch 32 --explain {SEARCH}"]),
+    ("compress-auto", [f"plan {TINY} --cluster dgx-a100:2,nic=1Gb/s --compress auto --max-error 0.02 --global-batch 32 --explain {SEARCH}"]),
     ("explain-full", [f"plan {TINY} --cluster dgx-a100:2 --pp 2 --global-batch 32 --policy serial,ddp --explain-full"]),
     ("explain-json", [f"plan {EXPERTS} --cluster dgx-a100:2 --ep 8 --global-batch 32 --explain --json {SEARCH}"]),
     ("explain-does-not-fit", ["plan --model llama2-7b --layers 2 --seq 256 --cluster dgx-a100:1 --memory 2 --policy serial --explain"]),
