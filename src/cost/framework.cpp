@@ -139,7 +139,7 @@ constexpr Framework kNanotronFramework{
                .buffers_per_layer = 4,
                .layers_ahead = 16,
                .fragmentation = 0.03,
-               .spread = 0.06},
+               .spread = 0.15},
     .splits_sequences = true,
     .deals_layers_by_cost = true,
     .clip_grad = 1.0,

@@ -135,7 +135,7 @@ TEST(Framework, WhatComesOnceAStepIsSharedByTheUpdates) {
     added += seconds(eager.cost.compute(op) - plain.cost.compute(op));
     parameters += static_cast<double>(op.key.dims[0]);
   }
-  const OptimizerLoop& loop = nanotron().framework->optimizer;
+  const OptimizerLoop loop = nanotron().framework->optimizer;
   const double rate = 3.35e12 * nanotron().device("h100").memory_efficiency;
   EXPECT_NEAR(added, seconds(loop.fixed) + loop.bytes_per_parameter * parameters / rate, 1e-7);
 }

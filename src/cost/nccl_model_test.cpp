@@ -58,11 +58,13 @@ TEST(NcclModel, HopperReducesInTheSwitch) {
 }
 
 TEST(NcclModel, GathersTakeRingsAndOneRankANodeTakesPat) {
-  // 511 steps, of which 63 cross: 448 * 3 us that the host needs to post (above 3.4 it would be those) and 63 * 14.
+  // 511 steps, of which 63 cross. Simple: 8.4 + 448 * 3.4 + 63 * 14 = 2413.6 us and 5.95 ms of bytes; LL128: 14 + 448 *
+  // 1.9 + 63 * 4 = 1117.2 us and 5.95 / 0.92 ms, which is less.
   const NcclChoice gather = choose(Collective::all_gather, {512, 64}, "h100", kLarge, 180e9);
   EXPECT_EQ(gather.algorithm, NcclAlgorithm::ring);
-  const bool simple = gather.protocol == NcclProtocol::simple;
-  if (simple) EXPECT_NEAR(seconds(gather.latency), (8.4 + 448 * 3.4 + 63 * 14) * kMicro, 1e-9);
+  EXPECT_EQ(gather.protocol, NcclProtocol::ll128);
+  EXPECT_NEAR(seconds(gather.latency), 1117.2 * kMicro, 1e-9);
+  EXPECT_NEAR(gather.moving_seconds, ring_seconds(Collective::all_gather, 512, kLarge, 180e9) / 0.92, 1e-9);
   // 32 nodes with a rank each and a megabyte: PAT has 8 + 5 * 14 / 3.5 + 32 * 2.8 us against 31 crossings of a ring.
   const NcclChoice pat = choose(Collective::all_gather, {32, 32}, "h100", Bytes{1 << 20}, 40e9);
   EXPECT_EQ(pat.algorithm, NcclAlgorithm::pat);

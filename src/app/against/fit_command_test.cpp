@@ -18,13 +18,16 @@ constexpr const char* kTruth = R"({"weft_profile": 1,
 struct Row {
   int nodes, layers, hidden, micro_batch, global_batch, dp, tp, zero;
 };
-// Large products, small ones that the host issues too slowly, and both with and without tensor parallelism.
-constexpr Row kRows[] = {{1, 4, 4096, 2, 32, 8, 1, 0}, {1, 8, 4096, 1, 32, 8, 1, 0}, {1, 4, 1024, 1, 64, 4, 2, 0},
-                         {1, 8, 1024, 1, 64, 2, 4, 1}, {2, 4, 4096, 1, 32, 4, 4, 1}, {2, 8, 2048, 1, 64, 8, 2, 1},
-                         {1, 2, 8192, 2, 16, 8, 1, 0}, {2, 4, 2048, 4, 64, 16, 1, 1}};
+// Large products; small kernels that the host issues too slowly, with and without tensor parallelism; steps so short
+// that what comes once a step counts.
+constexpr Row kRows[] = {{1, 2, 8192, 4, 32, 8, 1, 0}, {1, 4, 8192, 2, 16, 8, 1, 0},  {1, 2, 8192, 8, 64, 8, 1, 0},
+                         {1, 3, 8192, 4, 64, 8, 1, 1}, {2, 4, 8192, 4, 64, 16, 1, 1}, {1, 8, 1024, 1, 64, 4, 2, 0},
+                         {1, 4, 1024, 1, 64, 2, 4, 1}, {2, 8, 1024, 1, 64, 8, 2, 1},  {1, 8, 1024, 2, 64, 8, 1, 0},
+                         {1, 2, 1024, 1, 8, 8, 1, 0},  {1, 3, 1024, 1, 8, 8, 1, 0},   {1, 2, 1024, 1, 8, 8, 1, 1},
+                         {1, 1, 1024, 2, 16, 8, 1, 0}, {1, 1, 2048, 1, 8, 8, 1, 0},   {1, 4, 8192, 8, 64, 8, 1, 0}};
 
 std::string cells(const Row& row) {
-  return fmt::format("{},{},{},16,16,{},8192,2048,{},{},{},{},{}", row.nodes, row.layers, row.hidden, 2 * row.hidden,
+  return fmt::format("{},{},{},32,32,{},8192,2048,{},{},{},{},{}", row.nodes, row.layers, row.hidden, 2 * row.hidden,
                      row.micro_batch, row.global_batch, row.dp, row.tp, row.zero);
 }
 
@@ -57,13 +60,13 @@ TEST(Fit, FindsTheProfileThatRowsWereMadeWith) {
   const nlohmann::json fit = answer("calibrate --json --from " + table + " --cluster dgx-h100 " + kJob + "--out " +
                                     folder.file("out") + " --csv " + folder.file("errors.csv"));
   EXPECT_GT(fit.at("before").at("median_pct"), 10);
-  EXPECT_LT(fit.at("fitted").at("median_pct"), 1);
-  EXPECT_LT(fit.at("left_out").at("median_pct"), 4);
+  EXPECT_LT(fit.at("fitted").at("median_pct"), 2);
+  EXPECT_LT(fit.at("left_out").at("median_pct"), 3);
   std::map<std::string, double> fitted;
   for (const nlohmann::json& constant : fit.at("constants")) fitted[constant.at("name")] = constant.at("fitted");
   EXPECT_NEAR(fitted.at("h100.matrix_efficiency"), 0.5, 0.02);
   EXPECT_NEAR(fitted.at("h100.launch"), 80e-6, 8e-6);
-  EXPECT_NEAR(fitted.at("framework.step"), 0.03, 0.004);
+  EXPECT_NEAR(fitted.at("framework.step"), 0.03, 0.002);
   // No row has a pipeline, none attends unfused.
   const std::vector<std::string> untold = fit.at("untold");
   EXPECT_NE(std::find(untold.begin(), untold.end(), "h100.resync"), untold.end());
