@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "app/terminal.hpp"
@@ -98,13 +99,18 @@ std::string terminal_timeline(const Timeline& timeline, const Accounting& accoun
 std::string terminal_steps(const PlanStudy& study, const std::ostream& out) {
   const std::size_t columns = columns_of(out);
   if (columns == kAnyWidth || study.policies.empty()) return "";
-  const TerminalLook look{columns, shows_colours(out)};
+  const TerminalLook look{std::min(columns, kMostColumns), shows_colours(out)};
+  const PolicyStudy &first = study.policies.front(), &best = study.policies[study.best];
+  const double longest = std::max(first.step_s, best.step_s);
   std::string text = "\n";
   const auto add = [&](const PolicyStudy& policy) {
-    text += step_heading(policy) + terminal_timeline(policy.timeline, policy.accounting, look);
+    const auto room = static_cast<double>(look.columns - kNameColumns);
+    const auto shares = static_cast<std::size_t>(std::lround(room * policy.step_s / longest));
+    text += step_heading(policy) +
+            terminal_timeline(policy.timeline, policy.accounting, {kNameColumns + shares, look.colours});
   };
-  if (study.best != 0) add(study.policies.front());
-  add(study.policies[study.best]);
+  if (study.best != 0) add(first);
+  add(best);
   return text + blocks_legend(look.colours);
 }
 

@@ -19,7 +19,8 @@ struct TerminalLook {
 // step: what took most of it. A line below says what the characters mean.
 std::string terminal_timeline(const Timeline& timeline, const Accounting& accounting, TerminalLook look);
 
-// The steps of the first policy and of the best one, with headings; nothing where the output is no terminal.
+// The steps of the first policy and of the best one on one scale of time, with headings; nothing where the output is no
+// terminal.
 std::string terminal_steps(const PlanStudy& study, const std::ostream& out);
 
 // The report with the rows of the best policy in bold and what does not fit in red, where the output is a terminal that

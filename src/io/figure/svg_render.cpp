@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <string_view>
 
@@ -39,8 +39,7 @@ class LoadedLibrary {
   // Sets the pointer to the library's function.
   template <class Function>
   void find(Function*& function, const char* name) const {
-    void* const address = dlsym(handle_, name);
-    std::memcpy(&function, &address, sizeof function);  // POSIX: a pointer to a function is as large
+    function = std::bit_cast<Function*>(dlsym(handle_, name));  // POSIX: pointers to functions and data are alike
     if (function == nullptr) fail("{} has no {}: it is another version than Weft knows", name_, name);
   }
 
