@@ -40,8 +40,9 @@ struct WeaveChoice {
   // The forward of a micro-batch and the backward of an earlier one run side by side, each behind the other's traffic;
   // more micro-batches are then under way. ZeRO 0 and 1, several micro-batches and not GPipe.
   bool pairs = false;
-  bool pairs_in_order = false;  // forward and backward each in the order of the model; only their turns are chosen
-  std::int64_t visits = 0;      // what the search for that order may cost beyond the first good one
+  bool free_weight_grads = false;  // schedule/weave.hpp
+  bool pairs_in_order = false;     // forward and backward each in the order of the model; only their turns are chosen
+  std::int64_t visits = 0;         // what the search for that order may cost beyond the first good one
   friend bool operator==(const WeaveChoice&, const WeaveChoice&) = default;
 };
 

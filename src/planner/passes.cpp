@@ -41,6 +41,7 @@ void weave(PlanDraft& draft) {
                              .gradient_buffers = overlap.beside.reductions ? overlap.held.gradient_buffers : -1,
                              .within_layers = overlap.weave.within_layers,
                              .pairs_in_order = overlap.weave.pairs_in_order,
+                             .free_weight_grads = overlap.weave.free_weight_grads,
                              .visits = overlap.weave.visits};
   if (overlap.weave.pairs) {
     weave_pairs(draft.plan, *draft.cost, draft.pipeline, options);

@@ -168,12 +168,25 @@ class Weaver {
         }
       }
     }
+    if (options_.free_weight_grads && across_iterations) return update_behind_readers();
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       if (!operations_[i].valid()) continue;
       const Operation& op = graph.op(operations_[i]);
       if (op.phase != Phase::weight_grad || op.communication) continue;
       for (const std::int32_t reader : weight_readers[{op.layer, op.role}]) {
         problem_.edges.push_back({reader, number(i), 0});
+      }
+    }
+  }
+
+  // Whoever writes a parameter comes after all that read the old one.
+  void update_behind_readers() {
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      if (!operations_[i].valid()) continue;
+      const Operation& op = plan_.graph.op(operations_[i]);
+      for (const Read& read : op.reads) {
+        if (read.distance == 0 || !op.per_micro_batch) continue;
+        for (const OpId writer : writers_[read.value.index()]) problem_.edges.push_back({number(i), index_[writer], 0});
       }
     }
   }

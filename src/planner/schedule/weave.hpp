@@ -13,7 +13,10 @@ struct WeaveOptions {
   int prefetch = -1, gradient_buffers = -1;
   bool within_layers = false;   // what belongs to a layer stays between the layers around it
   bool pairs_in_order = false;  // weave_pairs: the blocks of a pair keep their order
-  std::int64_t visits = 0;      // operations that a local search for a better order may look at, in all
+  // A weight's gradient may come before those who read the weight in backward, because the update stands behind all of
+  // backward in the order of compute: for whole steps without urgent_first, and ZeRO 0 and 1.
+  bool free_weight_grads = false;
+  std::int64_t visits = 0;  // operations that a local search for a better order may look at, in all
 };
 
 // Takes a plan with queues, blocking and blocks in some order that its graph allows; orders the operations of every

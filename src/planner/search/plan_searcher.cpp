@@ -24,6 +24,8 @@ constexpr double kLeastSearchShare = 0.6;
 constexpr double kFirstDescentShare = 0.4;
 // Of the budget, what orders by layers may take where a layout allows them.
 constexpr double kLayerOrderShare = 0.3;
+// Beside the budget, what looking at single transfers may take in the end.
+constexpr double kRefineShare = 0.1;
 constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
@@ -238,6 +240,7 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
   const double in_full = static_cast<double>(plans * graph_->operations.size()) *
                          static_cast<double>(std::min(graph_->micro_batches, 2 * more_.graph->micro_batches));
+  refine_budget_ = kRefineShare * budget_;
   if (allows_layer_order(request_.layout)) layer_order_budget_ = kLayerOrderShare * budget_;
   budget_ = std::max(kLeastSearchShare * budget_, budget_ - in_full - layer_order_budget_);
   Decisions best = descend_by_pairs();
@@ -272,6 +275,7 @@ Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   outcomes.insert(outcomes.end(), of_rest.begin(), of_rest.end());
   if (extrapolates()) simulate_close_ones(overlaps, own, outcomes);
   if (allows_layer_order(request_.layout)) add_layer_order(overlaps, outcomes);
+  add_refined(overlaps, outcomes);
   spent_ = budget_;
   report();
   return overlaps[index_of_best(outcomes)];

@@ -54,6 +54,9 @@ class PlanSearcher {
   // Looks for orders by layers and appends the best. They pay over a whole step only, so all of them are simulated in
   // full.
   void add_layer_order(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
+  // Appends what single transfers and freer orders make of the best, where that is faster (refine_search.cpp).
+  void add_refined(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
+  std::pair<Overlap, Outcome> refine(Overlap best, double budget);
   std::vector<Overlap> worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
                                     const Outcome& found) const;
   // Whether few micro-batches show the time and the memory of a step with all of them.
@@ -72,6 +75,7 @@ class PlanSearcher {
   std::map<Decisions, Outcome> known_;  // of the small problem
   double budget_ = 0, spent_ = 0;       // operations to simulate
   double layer_order_budget_ = 0;       // of them, for orders by layers
+  double refine_budget_ = 0;            // beside them, for single transfers
   double limit_ = 0;                    // where the descent under way stops
 };
 

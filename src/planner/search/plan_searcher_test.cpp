@@ -115,20 +115,17 @@ TEST(PlanSearcher, FindsWhatTryingEveryPointFinds) {
       double least = std::numeric_limits<double>::infinity();
       for (const Plan& plan : plans) least = std::min(least, time(plan));
       Problem problem(layout, time);
-      // Orders by layers are not points of the space. They are searched on top of it.
+      // Orders by layers and what is refined are not points of the space. They are searched on top of it.
       const Overlap best = problem.search();
-      if (best.order.by_layers.layers > 0) {
-        EXPECT_LT(time(problem.plan_of(best)), least);
-      } else {
-        EXPECT_EQ(time(problem.plan_of(best)), least);
-      }
+      EXPECT_LE(time(problem.plan_of(best)), least);
     }
   }
 }
 
 // Only the serial plan waits for every transfer: where waiting is what is fast, it is best, and it is not in the space.
+// At ZeRO 2 nothing is refined, which could cut a transfer into several to wait for.
 TEST(PlanSearcher, TakesANamedPolicyThatIsBetterThanAllItFinds) {
-  Problem problem({}, [](const Plan& plan) { return -blocking_of(plan); });
+  Problem problem({.zero = 2}, [](const Plan& plan) { return -blocking_of(plan); });
   const Overlap serial = decide_overlap(problem.request, problem.graph, "serial");
   const double most = blocking_of(problem.plan_of(serial));
   for_every_point(problem, [&](const Decisions&, const Plan& plan) { ASSERT_LT(blocking_of(plan), most); });

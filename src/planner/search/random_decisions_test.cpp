@@ -90,5 +90,27 @@ TEST(RandomDecisions, MakePlansThatAreSafeWhereTheyCanRun) {
   EXPECT_GE(planned, kLayouts * kDecisions * 2 / 3);
 }
 
+// Weight gradients before those who read the weights, with the updates in the order of compute.
+TEST(RandomDecisions, MakeSafePlansWithFreeWeightGradients) {
+  int planned = 0;
+  for (int seed = 1; seed <= test::rounds(60); ++seed) {
+    Draw draw(static_cast<std::uint64_t>(seed));
+    const PlanRequest request = random_request(draw);
+    if (request.layout.pp > 1 || request.layout.zero > 1) continue;
+    const SharedGraph graph = test::build(request);
+    const DecisionSpace space(request, graph);
+    Overlap overlap = space.overlap(space.start());
+    overlap.weave = {.enabled = true, .free_weight_grads = true};
+    overlap.order.urgent_first = false;
+    const WholePlan made = overlapped_plan(request, graph, "weft", overlap);
+    if (!find_run_order(made.unfolded()).cycle.empty()) continue;
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const std::optional<Violation> violation = verify_plan(made.plan(), {.check_memory = false});
+    ASSERT_FALSE(violation) << violation->message;
+    ++planned;
+  }
+  EXPECT_GE(planned, test::rounds(6));
+}
+
 }  // namespace
 }  // namespace weft

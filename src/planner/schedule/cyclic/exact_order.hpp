@@ -9,7 +9,7 @@
 namespace weft {
 
 // More operations than this are a broken invariant: the time grows exponentially.
-inline constexpr std::int32_t kMaxExactOperations = 16;
+inline constexpr std::int32_t kMaxExactOperations = 24;
 
 // Returns orders whose period is the shortest possible, to 1e-10 of it. It takes milliseconds for 12 operations.
 //
