@@ -3,6 +3,9 @@
 #include "planner/partition/choice_tree.hpp"
 #include "planner/partition/row_choice.hpp"
 #include "planner/partition/units.hpp"
+#include "planner/passes.hpp"
+#include "planner/policy/fsdp.hpp"
+#include "planner/policy/megatron.hpp"
 
 namespace weft {
 namespace {
@@ -16,9 +19,7 @@ void leave_out_what_is_cut(std::vector<MergeSet>& buckets, const std::vector<std
   std::erase_if(buckets, [](const MergeSet& bucket) { return bucket.members.size() < 2; });
 }
 
-}  // namespace
-
-Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
+Overlap cheapest_leaves(const PlanRequest& request, const StepGraph& graph) {
   Overlap overlap{.partition = {.buckets = one_bucket_per_layer(graph)},
                   .beside = {.reductions = true, .gathers = true, .receives = receives_early(request)},
                   .held = {.prefetch = request.options.prefetch}};
@@ -36,6 +37,39 @@ Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
   overlap.partition.forward_rows = rows.forward;
   overlap.partition.backward_rows = rows.backward;
   return overlap;
+}
+
+struct SimulatedStep {
+  double seconds = 0;
+  bool fits = true;
+};
+
+SimulatedStep simulated_step(const PlanRequest& request, const SharedGraph& graph, const Overlap& overlap) {
+  const WholePlan made = overlapped_plan(request, graph, "centauri", overlap);
+  SimulatedStep step{.seconds = request.search.step_seconds(made)};
+  for (const ClassId c : made.plan().classes.ids()) {
+    step.fits = step.fits && made.plan().classes[c].memory <= graph->classes[c].device.memory;
+  }
+  return step;
+}
+
+}  // namespace
+
+Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
+  Overlap best = cheapest_leaves(request, graph);
+  const Layout& layout = request.layout;
+  if (request.search.step_seconds == nullptr || layout.tp > 1 || layout.pp > 1 || layout.ep > 1) return best;
+  const SharedGraph shared(graph);
+  SimulatedStep of_best = simulated_step(request, shared, best);
+  for (const auto& decide : {fsdp_overlap, megatron_param_overlap}) {
+    const Overlap other = decide(request, graph);
+    const SimulatedStep step = simulated_step(request, shared, other);
+    const bool better = step.fits == of_best.fits ? step.seconds < of_best.seconds : step.fits;
+    if (!better) continue;
+    best = other;
+    of_best = step;
+  }
+  return best;
 }
 
 }  // namespace weft
