@@ -8,9 +8,16 @@
 namespace weft {
 namespace {
 
+// Replicas of shards sum what micro-batches have accumulated. What a reduction of the same step leaves is summed whole:
+// parts of both in one buffer would meet.
+bool sums_accumulated_shards(const StepGraph& graph, const Operation& op) {
+  return op.role == Role::shard_reduce && graph.value(read_of(op, Operand::payload)).accumulated;
+}
+
 bool is_cut_by_elements(const StepGraph& graph, const Operation& op) {
   if (op.per_micro_batch || !carries_one_value(op)) return false;
-  if (op.role != Role::grad_reduce && op.role != Role::param_gather) return false;
+  if (op.role != Role::grad_reduce && op.role != Role::param_gather && !sums_accumulated_shards(graph, op))
+    return false;
   const Collective kind = op.communication->collective;
   if (kind != Collective::all_reduce && kind != Collective::reduce_scatter && kind != Collective::all_gather) {
     return false;

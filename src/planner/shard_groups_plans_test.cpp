@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "graph/substitute.hpp"
@@ -173,6 +174,41 @@ TEST(ShardGroupPlansOfTheWholeGroup, AreThoseWithoutTheFlag) {
       EXPECT_EQ(found.issues, expected.issues);
       EXPECT_EQ(found.placements, expected.placements);
       EXPECT_EQ(found.waits, expected.waits);
+    }
+  }
+}
+
+// Where micro-batches reduce inside shard groups (ZeRO 2 and 3), what replicas sum once a step is cut into parts that
+// cover it and move its bytes: E elements of fp32 gradients on a rank. At ZeRO 1 it reads what the step's own reduction
+// leaves, and stays whole.
+TEST(ShardGroupPlansInParts, SumReplicasPartByPart) {
+  for (const int zero : {1, 2, 3}) {
+    for (const std::int32_t parts : {2, 3, 8}) {
+      SCOPED_TRACE(fmt::format("zero {}, {} parts", zero, parts));
+      const PlanRequest r =
+          test::request(test::small_gpt(2), parse_cluster("dgx-a100:2"), {.zero = zero, .zero_shards = 8}, 2);
+      const SharedGraph graph = test::build(r);
+      Overlap overlap = decide_overlap(r, graph, "fsdp");
+      overlap.partition.buckets.clear();
+      for (const Operation& op : graph->operations) {
+        overlap.partition.parts.push_back(op.role == Role::shard_reduce ? parts : 1);
+      }
+      const WholePlan made = make_whole_plan(r, graph, "fsdp", overlap);
+      ASSERT_EQ(verdict(made.plan()), "safe");
+      EXPECT_EQ(test::find_damage(made.plan(), 1, 1).value_or("safe"), "safe");
+      std::map<OpId, std::pair<int, std::int64_t>> found;  // of an operation of the model: parts, bytes
+      for (const Operation& op : made.plan().graph.operations) {
+        if (op.role != Role::shard_reduce) continue;
+        auto& [count, bytes] = found[op.origins.front().operation];
+        ++count;
+        bytes += op.communication->bytes.value;
+      }
+      for (const auto& [id, all] : found) {
+        const std::int64_t elements = graph->value(read_of(graph->op(id), Operand::payload)).elements();
+        EXPECT_EQ(all.first, zero == 1 ? 1 : parts) << describe(graph->op(id));
+        EXPECT_EQ(all.second, 4 * elements) << describe(graph->op(id));
+      }
+      EXPECT_FALSE(found.empty());
     }
   }
 }
