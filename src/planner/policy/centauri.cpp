@@ -58,7 +58,7 @@ SimulatedStep simulated_step(const PlanRequest& request, const SharedGraph& grap
 Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
   Overlap best = cheapest_leaves(request, graph);
   const Layout& layout = request.layout;
-  if (request.search.step_seconds == nullptr || layout.tp > 1 || layout.pp > 1 || layout.ep > 1) return best;
+  if (request.search.step_seconds == nullptr || layout.tp > 1 || layout.pp > 1) return best;
   const SharedGraph shared(graph);
   SimulatedStep of_best = simulated_step(request, shared, best);
   for (const auto& decide : {fsdp_overlap, megatron_param_overlap}) {

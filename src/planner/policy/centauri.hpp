@@ -2,7 +2,7 @@
 // Operation tier: the tensor-parallel traffic of a layer and the products around it are cut by rows and pipelined.
 // Layer tier: a layer's weight gradients run where its chain of input gradients waits. Model tier: gradients are
 // reduced under backward layer by layer, parameters gathered ahead of their layers, across the iteration boundary too;
-// where data parallelism is all there is, simulated steps decide between that, `fsdp`'s units and `megatron-param`'s
+// without tensor parallelism and pipelines, simulated steps decide between that, `fsdp`'s units and `megatron-param`'s
 // buckets. Each tier decides in its own scope: nothing moves from one layer to another.
 #pragma once
 

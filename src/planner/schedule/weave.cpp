@@ -186,7 +186,9 @@ class Weaver {
       const Operation& op = plan_.graph.op(operations_[i]);
       for (const Read& read : op.reads) {
         if (read.distance == 0 || !op.per_micro_batch) continue;
-        for (const OpId writer : writers_[read.value.index()]) problem_.edges.push_back({number(i), index_[writer], 0});
+        for (const OpId writer : writers_[read.value.index()]) {
+          if (index_[writer] >= 0) problem_.edges.push_back({number(i), index_[writer], 0});
+        }
       }
     }
   }
