@@ -93,8 +93,9 @@ class ClassParts {
   }
 
   using Kind = std::pair<Role, GroupKind>;
+  // `cuts_sums_of_shards`: what replicas of shards sum is cut too.
   template <class PartSize>
-  void cut(PartSize part_size, UrgentParts& result) {
+  void cut(PartSize part_size, bool cuts_sums_of_shards, UrgentParts& result) {
     std::map<Kind, Runs> runs;
     for (const auto& [kind, units] : transfers_) {
       Bytes all;
@@ -115,6 +116,7 @@ class ClassParts {
       run.close();
       for (const OpId id : run.alone()) {
         if (kind.first == reduces) reductions_.push_back({id});
+        if (kind.first == Role::shard_reduce && !cuts_sums_of_shards) continue;
         const std::int64_t bytes = graph_.op(id).communication->bytes.value;
         result.parts[id.index()] = static_cast<std::int32_t>((bytes + run.part() / 2) / run.part());
       }
@@ -223,7 +225,7 @@ UrgentParts urgent_parts(const StepGraph& graph, const CostModel& cost, std::opt
   std::vector<std::vector<OpId>> reductions;
   for (std::size_t c = 0; c < graph.classes.size(); ++c) {
     ClassParts parts(graph, cost, make_id<ClassId>(c));
-    parts.cut(part_size, result);
+    parts.cut(part_size, part.has_value(), result);
     reductions.insert(reductions.end(), parts.reductions().begin(), parts.reductions().end());
   }
   for (std::vector<OpId>& members : transfers_by_bucket(graph, Role::replica_reduce, reductions)) {

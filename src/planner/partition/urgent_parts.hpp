@@ -16,8 +16,9 @@ struct UrgentParts {
   std::vector<std::int32_t> parts;  // by operation of the graph, for cut_operations
 };
 
-// `part`: how large parts are; without, the size that costs least (best_part). Layers of less than a part travel
-// together, and are updated together.
+// `part`: how large parts are; without, the size that costs least (best_part), and what replicas of shards sum stays
+// whole, because parts of it gain nothing by themselves. Layers of less than a part travel together, and are updated
+// together.
 UrgentParts urgent_parts(const StepGraph& graph, const CostModel& cost, std::optional<Bytes> part = {});
 
 // The size p of parts for transfers like `probe` with B bytes in all. An urgent one waits for the part that is under
