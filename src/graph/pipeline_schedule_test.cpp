@@ -83,7 +83,7 @@ TEST(OneFOneB, OrderOfTwoStagesAndTwoMicroBatchesInTwoSlices) {
   }
 }
 
-// SlimPipe (Li et al. 2025): where micro-batches pass in n slices, stage s holds p - s + n - 1 of them.
+// As in SlimPipe: where micro-batches pass in n slices, stage s holds p - s + n - 1 of them.
 TEST(OneFOneB, HoldsASliceMoreForEveryStageBehind) {
   for (const std::int64_t slices : {2, 3, 8}) {
     Layout layout = pipeline(PipelineSchedule::one_f_one_b, 4, 6);

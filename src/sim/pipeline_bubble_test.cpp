@@ -86,7 +86,7 @@ TEST_P(PipelineBubble, OfGPipeAndOneForwardOneBackwardIsTheRamp) {
 }
 
 // Slices fill and drain the pipeline as micro-batches would that are n times as many and as short: even one sequence
-// keeps stages busy for n / (n + p - 1) of a step (Li et al. 2021, TeraPipe, section 3.2).
+// keeps stages busy for n / (n + p - 1) of a step (Li et al. 2021, TeraPipe).
 TEST_P(PipelineBubble, OfSlicesIsThatOfShorterMicroBatches) {
   for (const std::int64_t p : {2, 3, 4, 8}) {
     for (const std::int64_t m : {std::int64_t{1}, std::int64_t{3}, p, 2 * p}) {

@@ -1,4 +1,4 @@
-// Chooses into which slices sequences are cut that pass a pipeline (Li et al. 2021, TeraPipe, section 3.3): later
+// Chooses into which slices sequences are cut that pass a pipeline (Li et al. 2021, TeraPipe): later
 // slices meet more keys, so they are shorter; fewer and longer ones lose less to small kernels, more and shorter ones
 // less to filling and draining.
 #pragma once
