@@ -12,7 +12,7 @@ namespace {
 
 using test::build, test::filled, test::instances, test::with_layers;
 
-double flops_of_step(const StepGraph& graph) {
+double flops_with_slices(const StepGraph& graph) {
   double sum = 0;
   for (const Operation& op : graph.operations) sum += model_flops(op.key).value * instances(graph, op);
   return sum;
@@ -24,14 +24,14 @@ TEST(Slices, ComputeWhatWholeSequencesDo) {
   for (const char* const model : {"gpt2", "llama2-70b"}) {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       Layout layout{.tp = 2, .pp = 2, .recompute = recompute};
-      const double expected = flops_of_step(build(with_layers(model, 4), "dgx-a100:1", layout));
+      const double expected = flops_with_slices(build(with_layers(model, 4), "dgx-a100:1", layout));
       for (const std::vector<std::int64_t>& slices :
            {std::vector<std::int64_t>{32, 32}, {16, 16, 16, 16}, {40, 20, 4}, {1, 63}}) {
         layout.slice_tokens = slices;
         const StepGraph graph = build(with_layers(model, 4), "dgx-a100:1", layout);
         verify_graph(graph);
         EXPECT_EQ(graph.micro_batches, 2);
-        EXPECT_NEAR(flops_of_step(graph) / expected, 1, 1e-12) << model << " " << slices.size();
+        EXPECT_NEAR(flops_with_slices(graph) / expected, 1, 1e-12) << model << " " << slices.size();
       }
     }
   }
