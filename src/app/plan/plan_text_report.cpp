@@ -181,8 +181,7 @@ std::string study_heading(const PlanStudy& study, bool links) {
   if (l.compress.is_on()) text += fmt::format("  gradients as {}", name_of(l.compress.format));
   text += fmt::format("  {}", name_of(l.precision));
   if (l.products != ProductFormat::stored) text += fmt::format("  products in {}", name_of(l.products));
-  text += fmt::format("{}  recompute {}  {}
-", l.sequence_parallel ? "  sequence parallel" : "", name_of(l.recompute),
+  text += fmt::format("{}  recompute {}  {}\n", l.sequence_parallel ? "  sequence parallel" : "", name_of(l.recompute),
                       l.pp > 1 ? name_of(l.schedule) : "no pipeline");
   return text;
 }
