@@ -64,7 +64,7 @@ class NcclCollectives final : public StreamCollectives {
     if (call.program != nullptr) {
       noted.rounds = rounds_of(call, noted.member);
     } else {
-      noted.form = fitting_form(call, noted.member, input, output);
+      noted.form = fitting_form(call, noted.member, input, output, links_->least_bytes_of_a_call());
     }
     noted.input.assign(input.begin(), input.end());
     noted.output.assign(output.begin(), output.end());

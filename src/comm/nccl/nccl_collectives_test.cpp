@@ -175,6 +175,7 @@ class FakeLinks final : public NcclLinks {
     EXPECT_EQ(comm.difference, "");
   }
 
+  std::int64_t least_bytes_of_a_call() const override { return 0; }
   bool needs_rehearsal() const override { return false; }
   bool can_be_recorded() const override { return true; }
   std::string failure() override { return {}; }
@@ -285,7 +286,7 @@ struct TwoTensors {
 TEST(WireForm, TakesShardsOfATensorInOneCallWhereTheyAreEqual) {
   constexpr std::int64_t kScale = 1 << 19;  // calls of 8 MiB in the mean
   const TwoTensors large(kScale);
-  const WireForm form = fitting_form(large.call, 0, large.own, large.whole);
+  const WireForm form = fitting_form(large.call, 0, large.own, large.whole, 8 << 20);
   ASSERT_EQ(form.size(), 3U);
   EXPECT_EQ(form[0], (WirePiece{WirePiece::kEveryMember, 4 * kScale, {0, 7 * kScale}}));
   EXPECT_EQ(form[1], (WirePiece{0, 3 * kScale, {4 * kScale}}));
@@ -299,7 +300,7 @@ TEST(WireForm, TakesShardsOfATensorInOneCallWhereTheyAreEqual) {
 // Two calls are the fewest, because the shares are of different lengths.
 TEST(WireForm, CopiesSmallPiecesTogether) {
   const TwoTensors small(1 << 10);
-  const WireForm form = fitting_form(small.call, 0, small.own, small.whole);
+  const WireForm form = fitting_form(small.call, 0, small.own, small.whole, 8 << 20);
   EXPECT_EQ(form, plain_form(small.call));
   const WireCalls calls = bind_calls(small.call, 0, form, std::vector<int>{0, 1}, small.own, small.whole, nullptr);
   EXPECT_EQ(calls.calls.size(), 2U);
@@ -311,7 +312,7 @@ TEST(WireForm, IsOneCallWhereEqualSharesLieOneAfterTheOther) {
   auto* const bytes = reinterpret_cast<std::byte*>(memory.data());
   const Segment whole[] = {{bytes, 8}, {bytes + 8, 40}}, own[] = {{bytes + 64, 16}};
   const WireForm one = {{WirePiece::kEveryMember, 4, {0, 4, 8}}};
-  EXPECT_EQ(fitting_form(gather_of(3, {4, 4, 4}), 1, own, whole), one);
+  EXPECT_EQ(fitting_form(gather_of(3, {4, 4, 4}), 1, own, whole, 0), one);
   EXPECT_EQ(plain_form(gather_of(3, {4, 4, 4})), one);
 }
 

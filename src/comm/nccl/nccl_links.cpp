@@ -176,6 +176,9 @@ class Links final : public NcclLinks {
     enqueue(comms_[communicator], type_of(call.type), op_of(call.op), calls, static_cast<cudaStream_t>(stream));
   }
 
+  // Between two and four ranks over sockets 12 calls of 64 KiB took 1.6 to 3 times as long as one of all their bytes,
+  // 12 of 256 KiB 1.4 to 1.9 times, and copies nothing that could be seen. From 2 MiB on the difference was 0 to 13 %.
+  std::int64_t least_bytes_of_a_call() const override { return 4 << 20; }
   bool needs_rehearsal() const override { return false; }
   bool can_be_recorded() const override { return true; }
 

@@ -68,6 +68,8 @@ class NcclLinks {
   virtual void run(std::int64_t communicator, const PreparedCall& call, std::span<const NcclCall> calls,
                    void* stream) = 0;
 
+  // Of the calls of one group in the mean: pieces with less are copied together first.
+  virtual std::int64_t least_bytes_of_a_call() const = 0;
   // Those of StreamCollectives.
   virtual bool needs_rehearsal() const = 0;
   virtual bool can_be_recorded() const = 0;

@@ -11,10 +11,8 @@
 namespace weft {
 namespace {
 
-// Of one call of a group, in the mean. Smaller pieces are copied together: between two and four ranks over sockets 12
-// calls of 64 KiB took 1.6 to 3 times as long as one of all their bytes, 12 of 256 KiB 1.4 to 1.9 times, and copies
-// nothing that could be seen. From 2 MiB on the difference was 0 to 13 %, and memory is copied for longer.
-constexpr std::int64_t kLeastBytesOfACall = 4 << 20;
+// A group of more calls takes the host and the library longer than copying its pieces together.
+constexpr std::int64_t kMostCalls = 64;
 constexpr std::int64_t kScratchAlignment = 256;
 
 using Segments = std::span<const Segment>;
@@ -275,11 +273,11 @@ std::int64_t calls_of(const PreparedCall& call, const WireForm& form) {
   return std::ssize(form) * (has_blocks ? call.spec.ranks * call.spec.ranks : 1);
 }
 
-bool is_worth_its_calls(const PreparedCall& call, const WireForm& form) {
+bool is_worth_its_calls(const PreparedCall& call, const WireForm& form, std::int64_t least_bytes) {
   const std::int64_t calls = calls_of(call, form), fewest = std::max<std::int64_t>(1, calls_of(call, plain_form(call)));
   if (calls <= fewest) return true;
   const std::int64_t elements = std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0});
-  return elements * size_of(call.type).value >= calls * kLeastBytesOfACall;
+  return std::ssize(form) <= kMostCalls && elements * size_of(call.type).value >= calls * least_bytes;
 }
 
 }  // namespace
@@ -299,7 +297,8 @@ WireForm plain_form(const PreparedCall& call) {
   return even ? WireForm{row} : form;
 }
 
-WireForm fitting_form(const PreparedCall& call, std::int64_t member, Segments input, Segments output) {
+WireForm fitting_form(const PreparedCall& call, std::int64_t member, Segments input, Segments output,
+                      std::int64_t least_bytes) {
   WireForm form;
   if (is_shared_out(call)) {
     const bool whole_is_output = call.spec.kind == Collective::all_gather || same_memory(input, output);
@@ -314,7 +313,7 @@ WireForm fitting_form(const PreparedCall& call, std::int64_t member, Segments in
     }
     form = pieces_between(cuts);
   }
-  return is_worth_its_calls(call, form) ? form : plain_form(call);
+  return is_worth_its_calls(call, form, least_bytes) ? form : plain_form(call);
 }
 
 std::uint64_t hash_of(const WireForm& form) {

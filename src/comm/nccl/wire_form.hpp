@@ -26,9 +26,9 @@ using WireForm = std::vector<WirePiece>;
 
 // What the call alone says: as few pieces as possible.
 WireForm plain_form(const PreparedCall& call);
-// The one by which this member needs no copies, if there is one.
+// The one by which this member needs no copies, if there is one and its calls have at least so many bytes in the mean.
 WireForm fitting_form(const PreparedCall& call, std::int64_t member, std::span<const Segment> input,
-                      std::span<const Segment> output);
+                      std::span<const Segment> output, std::int64_t least_bytes);
 std::uint64_t hash_of(const WireForm& form);
 
 // An execution: copies, sums (reduce_scatter that adds to its output: the output goes into this member's own

@@ -62,6 +62,7 @@ class PacedDeviceLinks final : public NcclLinks {
     }
   }
 
+  std::int64_t least_bytes_of_a_call() const override { return 0; }  // a kernel takes them all
   bool needs_rehearsal() const override { return true; }
   // A launch says how many have come to the meetings before it, so none can be repeated.
   bool can_be_recorded() const override { return false; }
