@@ -41,7 +41,8 @@ struct Layout {
 
 // MPI has no type for floats of less than 32 bits, but moving data needs none.
 MPI_Datatype datatype_of(ElementType type) {
-  const MPI_Datatype types[] = {MPI_FLOAT, MPI_UINT16_T, MPI_UINT16_T, MPI_UINT8_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
+  const MPI_Datatype types[] = {MPI_FLOAT,   MPI_UINT16_T, MPI_UINT16_T, MPI_UINT8_T,
+                                MPI_INT32_T, MPI_INT64_T,  MPI_UINT8_T};
   return types[static_cast<std::size_t>(type)];
 }
 
