@@ -17,7 +17,8 @@ foreach(folder ${folders})
         math(EXPR index "${shard} - 1")
         string(APPEND core_ctest "add_test(${target}_${shard} \"$<TARGET_FILE:${target}>\")\n"
                "set_tests_properties(${target}_${shard} PROPERTIES TIMEOUT 600 COST ${shards}"
-               " ENVIRONMENT \"GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}\")\n")
+               " ENVIRONMENT \"GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index};"
+               "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks_of_libraries.txt\")\n")
       endforeach()
     endforeach()
   endif()

@@ -241,7 +241,7 @@ TEST(Compressor, SlicesOfWholeBlocksGiveWhatTheWholeGives) {
   const Floats values = normal_numbers(3 * 4096 + 77, 8);
   for (const CompressionFormat format : all_formats()) {
     const Compressor& compressor = compressor_of(format);
-    const std::int64_t first = 2 * 4096;
+    const std::int64_t first = std::int64_t{2} * 4096;
     std::vector<std::byte> pieces(encoded_bytes(format, std::ssize(values)).value);
     const std::int64_t at = encoded_bytes(format, first).value;
     encode(compressor, std::span(values).first(first), {1, 0}, std::span(pieces).first(at));

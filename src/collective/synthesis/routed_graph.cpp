@@ -143,8 +143,10 @@ void RoutedGraph::apply(const Bypass& bypass) {
     Route joined{in.back().vertices, part};
     joined.vertices.insert(joined.vertices.end(), out.back().vertices.begin() + 1, out.back().vertices.end());
     add(from, to, joined);
-    if ((in.back().capacity -= part) == 0) in.pop_back();
-    if ((out.back().capacity -= part) == 0) out.pop_back();
+    for (auto* const routes : {&in, &out}) {
+      routes->back().capacity -= part;
+      if (routes->back().capacity == 0) routes->pop_back();
+    }
   }
 }
 

@@ -43,7 +43,8 @@ std::vector<GroupTraffic> traffic_of_groups(const Timeline& timeline, Nanos begi
     if (added)
       groups.push_back({timeline.names[static_cast<std::size_t>(operation.group)], std::vector<double>(shares)});
     const std::string_view collective =
-        operation.collective < 0 ? "" : timeline.names[static_cast<std::size_t>(operation.collective)];
+        operation.collective < 0 ? std::string_view()
+                                 : std::string_view(timeline.names[static_cast<std::size_t>(operation.collective)]);
     const double weight = static_cast<double>(timeline.ranks[static_cast<std::size_t>(operation.rank)].ranks) / ranks;
     spread(groups[found->second].bytes_per_second, static_cast<double>((span.start - begin).value) / share_nanos,
            static_cast<double>((span.end - begin).value) / share_nanos,
