@@ -17,7 +17,7 @@ from .errors import PlanMismatch, WeftError
 from .plan import Parameter, Plan, Profile, first_plan, make_plan, read_plan
 from .timeline import Recorder, predicted_steps, timeline_json
 from .update import DeferredUpdate
-from .wire import type_name
+from .wire import latency_of, type_name
 
 WARM_STEPS = 1  # the first step allocates and loads
 _BEGIN, _BACKWARD_END, _STEP_BEGIN, _STEP_END = "begin", "backward end", "step begin", "step end"
@@ -325,7 +325,7 @@ class Session:
         size = sum(slot.parameter.numel() * slot.parameter.element_size() for slot in self._slots)
         compute = self._clock.between(_BEGIN, _STEP_BEGIN)
         update = self._clock.between(_STEP_BEGIN, _STEP_END)
-        latency = self.wire.latency()
+        latency = latency_of(self.wire)
         transfer = max(0.0, self._wire_seconds - latency * len(self._engine.transfers))
         figures = self.wire.average([compute, update / size, latency, transfer / size, *(gate[0] for gate in gates), *readies])
         (compute, update, latency, transfer), times = figures[:4], figures[4:]
