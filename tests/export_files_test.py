@@ -146,6 +146,31 @@ def check_csv(text):
             assert ACTION.fullmatch(cell), cell
 
 
+def check_devices(weft, folder):
+    """Launchers' files against the map itself: two nodes of two devices."""
+
+    def exported(devices, form):
+        flags = f"{TINY} --cluster dgx-a100:2,gpus=2 --device-map {devices} --policy serial"
+        run(weft, "plan", *once(flags), "--out", f"{folder}/devices")
+        words = [weft, "export", f"{folder}/devices/plan.json", "--to", form]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    def rows(text):
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
+    mixed = [3, 1, 0, 2]
+    listed = ",".join(map(str, mixed))
+    places = [f"rank {rank}=+n{device // 2} slot={device % 2}" for rank, device in enumerate(mixed)]
+    assert rows(exported(listed, "rankfile").stdout) == places
+    script = exported(listed, "cuda-visible-devices").stdout + 'echo "$CUDA_VISIBLE_DEVICES"'
+    for node in (0, 1):
+        seen = subprocess.run(["bash", "-c", script], env={"NODE": str(node)}, capture_output=True, text=True, check=True)
+        assert seen.stdout.strip() == ",".join(str(d % 2) for d in mixed if d // 2 == node), seen.stdout
+    refused = exported(listed, "hostfile")
+    assert refused.returncode == 2 and "rankfile" in refused.stderr, refused.stderr
+    assert rows(exported("2,3,1,0", "hostfile").stdout) == ["node1 slots=2", "node0 slots=2"]
+
+
 CHECKS = {
     "megatron": check_bash,
     "mindspeed": check_bash,
@@ -171,6 +196,7 @@ def main():
             check(run(weft, "export", f"{folder}/layers/plan.json", "--to", name))
         run(weft, "export", f"{folder}/layers/plan.json", "--to", "chakra", "-o", f"{folder}/chakra")
         check_chakra(f"{folder}/chakra")
+        check_devices(weft, folder)
         for name, (plan, form) in KEPT.items():
             text = run(weft, "export", f"{folder}/{plan}/plan.json", "--to", form)
             check_csv(text) if name.endswith(".csv") else ast.parse(text)
@@ -180,7 +206,7 @@ def main():
             assert (DATA / name).read_text() == text, f"{DATA / name}: weft writes something else; --update writes it anew"
             if name.endswith(".csv"):
                 assert "safe" in run(weft, "verify", str(DATA / name))
-    print(f"{len(CHECKS) + len(KEPT)} files read by other parsers")
+    print(f"{len(CHECKS) + len(KEPT) + 4} files read by other parsers")
 
 
 if __name__ == "__main__":

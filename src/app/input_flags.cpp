@@ -107,6 +107,9 @@ void declare_step_flags(Flags& flags) {
       kLayout);
   flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
   flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
+  flags.value("device-map", "auto|N,N,...|FILE",
+              "the device of each rank, counted node by node (default: in rank order); auto: weft plan searches",
+              kLayout);
 }
 
 void declare_policy_flags(Flags& flags) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "app/compression_input.hpp"
+#include "app/device_map_input.hpp"
 #include "app/files.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/network_inputs.hpp"
@@ -13,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
+#include "cluster/validate.hpp"
 #include "cost/framework.hpp"
 #include "io/cluster_json.hpp"
 #include "io/hf_config.hpp"
@@ -198,6 +200,14 @@ LimitedCluster read_limited_cluster(const Flags& flags) {
   const auto text = flags.text("cluster");
   if (!text) fail("--cluster: is missing; give PRESET:NODES such as dgx-a100:8, or a JSON file");
   ClusterSpec spec = names_a_file(*text) ? read_cluster_json(read_text_file(*text), *text) : parse_cluster(*text);
+  if (DeviceMap map = read_device_map(flags); !map.empty()) {
+    spec.device_map = std::move(map);
+    try {
+      validate(spec);
+    } catch (const Error& error) {
+      fail("--device-map: {}", error.what());
+    }
+  }
   const auto cap = flags.number("memory", 0.001, 1e6);
   const auto limit = [&](Device& device) {
     if (cap && gibibytes(*cap) > device.memory) {
@@ -372,7 +382,12 @@ std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layo
   return remarks;
 }
 
-Inputs read_inputs(const Flags& flags) {
+Inputs read_inputs(const Flags& flags, bool searches_devices) {
+  if (chooses_device_map(flags) && !searches_devices) {
+    fail(
+        "--device-map auto: only weft plan searches, for one layout; give it the devices that this found, or its plan "
+        "file");
+  }
   Inputs inputs;
   inputs.model = read_model(flags);
   LimitedCluster limited = read_limited_cluster(flags);

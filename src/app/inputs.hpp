@@ -10,7 +10,8 @@ namespace weft {
 void declare_input_flags(Flags& flags);
 
 // Throws Error naming the flag or file, the value and what is allowed.
-Inputs read_inputs(const Flags& flags);
+// `searches_devices`: the caller follows --device-map auto; it is refused otherwise.
+Inputs read_inputs(const Flags& flags, bool searches_devices = false);
 
 // Its parts, for callers that read many layouts of one model on one cluster.
 Transformer read_model(const Flags& flags);

@@ -81,27 +81,31 @@ void Cluster::apply(const NodeOverride& change) {
   if (change.level.empty()) return;
   const LevelId level = find_level(spec_, change.level);
   const std::int64_t begin = change.node * spec_.devices_per_node;
-  const LinkId first = link_of(level, make_id<Rank>(begin));
-  const LinkId last = link_of(level, make_id<Rank>(begin + spec_.devices_per_node - 1));
+  const LinkId first = link_at(level, begin);
+  const LinkId last = link_at(level, begin + spec_.devices_per_node - 1);
   for (std::size_t i = first.index(); i <= last.index(); ++i) {
     if (change.bandwidth) links_[i].bandwidth = *change.bandwidth;
     if (change.latency) links_[i].latency = *change.latency;
   }
 }
 
-NodeId Cluster::node_of(Rank device) const {
-  WEFT_CHECK(device.valid() && device.value < device_count_);
-  return NodeId{static_cast<std::int32_t>(device.value / spec_.devices_per_node)};
+std::int64_t Cluster::device_of(Rank rank) const {
+  WEFT_CHECK(rank.valid() && rank.value < device_count_);
+  return spec_.device_map.empty() ? rank.value : spec_.device_map[rank.index()];
 }
 
-const Device& Cluster::device(Rank device) const {
-  const auto found = node_devices_.find(node_of(device).value);
+NodeId Cluster::node_of(Rank rank) const {
+  return NodeId{static_cast<std::int32_t>(device_of(rank) / spec_.devices_per_node)};
+}
+
+const Device& Cluster::device(Rank rank) const {
+  const auto found = node_devices_.find(node_of(rank).value);
   return found == node_devices_.end() ? spec_.device : found->second;
 }
 
-std::int64_t Cluster::domain_of(LevelId fabric, Rank device) const {
+std::int64_t Cluster::domain_of(LevelId fabric, Rank rank) const {
   WEFT_CHECK(fabric.valid() && fabric.index() < level_count());
-  const std::int64_t node = node_of(device).value;
+  const std::int64_t node = node_of(rank).value;
   switch (effective_domain(spec_, spec_.levels[fabric.index()])) {
     case Domain::node:
       return node;
@@ -116,21 +120,24 @@ std::int64_t Cluster::domain_of(LevelId fabric, Rank device) const {
   return 0;
 }
 
-LinkId Cluster::link_of(LevelId level, Rank device) const {
+LinkId Cluster::link_of(LevelId level, Rank rank) const {
+  return link_at(level, device_of(rank));
+}
+
+LinkId Cluster::link_at(LevelId level, std::int64_t device) const {
   WEFT_CHECK(level.valid() && level.index() < level_count());
-  WEFT_CHECK(device.valid() && device.value < device_count_);
   const LevelLinks& links = level_links_[level.index()];
-  const std::int64_t block = device.value / links.devices_per_block;
-  const std::int64_t within = device.value % links.devices_per_block / links.shared_by;
+  const std::int64_t block = device / links.devices_per_block;
+  const std::int64_t within = device % links.devices_per_block / links.shared_by;
   return LinkId{static_cast<std::int32_t>(links.first + block * links.links_per_block + within)};
 }
 
-std::vector<LinkId> Cluster::path(LevelId fabric, Rank device) const {
+std::vector<LinkId> Cluster::path(LevelId fabric, Rank rank) const {
   WEFT_CHECK(fabric.valid() && fabric.index() < level_count());
   std::vector<LinkId> links;
   links.reserve(via_[fabric.index()].size() + 1);
-  for (const LevelId level : via_[fabric.index()]) links.push_back(link_of(level, device));
-  links.push_back(link_of(fabric, device));
+  for (const LevelId level : via_[fabric.index()]) links.push_back(link_of(level, rank));
+  links.push_back(link_of(fabric, rank));
   return links;
 }
 

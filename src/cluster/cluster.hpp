@@ -111,6 +111,8 @@ struct ClusterSpec {
   std::vector<LevelSpec> levels;    // inner to outer
   std::vector<NodeOverride> overrides;
   Execution execution = {};
+  // The device of each rank, counted node by node; empty: rank i has device i. Nothing else tells ranks from devices.
+  std::vector<std::int64_t> device_map = {};
   friend bool operator==(const ClusterSpec&, const ClusterSpec&) = default;
 };
 
@@ -121,8 +123,10 @@ class Cluster {
 
   const ClusterSpec& spec() const { return spec_; }
   std::int64_t device_count() const { return device_count_; }
-  NodeId node_of(Rank device) const;
-  const Device& device(Rank device) const;
+  // The number of a rank's device, counted node by node.
+  std::int64_t device_of(Rank rank) const;
+  NodeId node_of(Rank rank) const;
+  const Device& device(Rank rank) const;
 
   const std::vector<Link>& links() const { return links_; }
   std::size_t level_count() const { return spec_.levels.size(); }
@@ -130,12 +134,12 @@ class Cluster {
 
   // Fabric levels, inner to outer.
   const std::vector<LevelId>& fabrics() const { return fabrics_; }
-  // The domain of a device on a fabric; devices with the same number can talk over it.
-  std::int64_t domain_of(LevelId fabric, Rank device) const;
-  // The link of a device at any level.
-  LinkId link_of(LevelId level, Rank device) const;
-  // Links from the device into the fabric, inner to outer.
-  std::vector<LinkId> path(LevelId fabric, Rank device) const;
+  // The domain of a rank's device on a fabric; devices with the same number can talk over it.
+  std::int64_t domain_of(LevelId fabric, Rank rank) const;
+  // The link of a rank's device at any level.
+  LinkId link_of(LevelId level, Rank rank) const;
+  // Links from a rank's device into the fabric, inner to outer.
+  std::vector<LinkId> path(LevelId fabric, Rank rank) const;
   // The innermost fabric that joins both; throws Error where none does.
   LevelId common_fabric(Rank a, Rank b) const;
 
@@ -149,6 +153,7 @@ class Cluster {
     std::int64_t links_per_block = 1;
   };
   LevelLinks add_links(LevelId level);
+  LinkId link_at(LevelId level, std::int64_t device) const;
   void apply(const NodeOverride& change);
 
   ClusterSpec spec_;

@@ -186,6 +186,20 @@ void check_overrides(const ClusterSpec& spec) {
   }
 }
 
+void check_device_map(const ClusterSpec& spec) {
+  if (spec.device_map.empty()) return;
+  const std::int64_t devices = spec.nodes * spec.devices_per_node;
+  if (std::ssize(spec.device_map) != devices) {
+    fail("device_map: {} devices, but the cluster has {}; each must be there once", spec.device_map.size(), devices);
+  }
+  std::vector<bool> taken(spec.device_map.size());
+  for (const std::int64_t device : spec.device_map) {
+    if (device < 0 || device >= devices) fail("device_map: {} is not a device from 0 to {}", device, devices - 1);
+    if (taken[static_cast<std::size_t>(device)]) fail("device_map: device {} is there twice", device);
+    taken[static_cast<std::size_t>(device)] = true;
+  }
+}
+
 }  // namespace
 
 Domain effective_domain(const ClusterSpec& spec, const LevelSpec& level) {
@@ -216,6 +230,7 @@ void validate(const ClusterSpec& spec) {
     check_levels(spec);
     check_joined(spec);
     check_overrides(spec);
+    check_device_map(spec);
   } catch (const Error& error) {
     fail("cluster '{}': {}", spec.name, error.what());
   }

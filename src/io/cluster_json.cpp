@@ -232,7 +232,7 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
   const Place place(value, where);
   const JsonObject& object = place.object;
   object.allow_only(std::vector<std::string>{"name", "device", "nodes", "devices_per_node", "nodes_per_leaf", "levels",
-                                             "overrides", "emulated", "links", "collectives", "runtime"});
+                                             "overrides", "emulated", "links", "collectives", "runtime", "device_map"});
   ClusterSpec spec;
   spec.name = object.string("name");
   spec.device = read_device(place);
@@ -244,6 +244,7 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
     for (NodeOverride& change : read_override(entry)) spec.overrides.push_back(std::move(change));
   });
   spec.execution = read_execution(object);
+  if (object.has("device_map")) spec.device_map = object.integers("device_map", 0, kMaxDevices - 1);
   try {
     validate(spec);
   } catch (const Error& error) {
@@ -266,6 +267,7 @@ json cluster_to_json(const ClusterSpec& spec) {
               {"levels", std::move(levels)}};
   if (spec.nodes_per_leaf > 0) result["nodes_per_leaf"] = spec.nodes_per_leaf;
   if (!spec.overrides.empty()) result["overrides"] = overrides_to_json(spec.overrides);
+  if (!spec.device_map.empty()) result["device_map"] = spec.device_map;
   put_execution(spec.execution, result);
   return result;
 }

@@ -5,6 +5,7 @@
 #include "app/cli.hpp"
 #include "app/commands.hpp"
 #include "app/compression_input.hpp"
+#include "app/device_map_input.hpp"
 #include "app/flags.hpp"
 #include "app/framework_inputs.hpp"
 #include "app/inputs.hpp"
@@ -27,6 +28,7 @@
 #include "base/json_text.hpp"
 #include "planner/policy/policy.hpp"
 #include "study/plan/compression_choice.hpp"
+#include "study/plan/device_map_choice.hpp"
 #include "study/plan/fitting_layouts.hpp"
 #include "study/plan/plan_study.hpp"
 
@@ -55,8 +57,8 @@ std::vector<ExplainedPolicy> explained_policies(const Flags& flags, const PlanSt
   return explained;
 }
 
-Inputs read_searched_inputs(const Flags& flags, std::ostream& err) {
-  Inputs inputs = read_inputs(flags);
+Inputs read_searched_inputs(const Flags& flags, std::ostream& err, bool searches_devices = false) {
+  Inputs inputs = read_inputs(flags, searches_devices);
   for (const std::string& remark : inputs.remarks) err << fmt::format("weft: {}\n", remark);
   inputs.search_seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
   return inputs;
@@ -89,6 +91,18 @@ std::optional<CompressionChoice> decide_compression(const Flags& flags, const st
   CompressionChoice choice =
       choose_compression(inputs, profile, *max_error, takes_named ? policies.front() : "priority");
   inputs.layout.compress = choice.best().compress;
+  return choice;
+}
+
+// Predictions decide where ranks are; likewise.
+std::optional<DeviceMapChoice> decide_device_map(const Flags& flags, const std::vector<std::string>& policies,
+                                                 const Profile& profile, Inputs& inputs) {
+  if (!chooses_device_map(flags)) return std::nullopt;
+  const bool takes_named = flags.given("policy") && !searches(policies.front());
+  DeviceMapChoice choice =
+      choose_device_map(inputs, profile, takes_named ? policies.front() : "priority", !flags.given("stage-layers"));
+  inputs.cluster.device_map = choice.search.best;
+  if (!choice.stage_layers.empty()) inputs.layout.stage_layers = choice.stage_layers;
   return choice;
 }
 
@@ -178,7 +192,8 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::string launched = names_policies ? "" : flags.text("policy").value_or("");
   if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);
-  Inputs inputs = read_searched_inputs(flags, err);
+  Inputs inputs = read_searched_inputs(flags, err, true);
+  const std::optional<DeviceMapChoice> devices = decide_device_map(flags, policies, profile, inputs);
   const std::optional<CompressionChoice> compression = decide_compression(flags, policies, profile, inputs);
   PlanStudy study = study_plan(inputs, policies, profile, progress_bars(terminal_of(err)));
   const bool fits = study.policies[study.best].fits;
@@ -189,6 +204,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   add_launch_gain(json, gain);
   add_ignored_flags(json, ignored);
   if (compression) json["compression"] = compression_choice_line(*compression);
+  if (devices) json["device_map"] = device_map_line(*devices);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) {
     written = write_plan_files(study, *folder, file_options);
@@ -197,6 +213,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
+    if (devices) out << fmt::format("--device-map auto: {}\n\n", device_map_line(*devices));
     if (compression) print_compression(*compression, explains(flags), out);
     print_explained(flags, study, explained, launch_gain_line(gain), out);
     out << written_line(written);

@@ -131,6 +131,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"schedule", {"gpipe", stages}},
       {"stage-layers", {"1,3", stages}},
       {"mesh-order", {"dp,tp,cp,pp"}},
+      {"device-map", {"1,0"}},
       {"bucket-size", {"1000"}},
       {"bucket-mib", {"1"}},
       {"part-mib", {"1"}},

@@ -38,6 +38,10 @@ constexpr ExportFormat kFormats[] = {
      write_chakra_traces, true},
     {"inductor", "Inductor", "Python: settings of torch.compile for buckets and overlap", "#", write_inductor_settings},
     {"xla-pgle", "XLA's latency estimator", "text proto: how long operations take", "#", write_xla_costs},
+    {"rankfile", "Open MPI's rankfile", "node and slot of every rank (--device-map)", "#", write_rankfile},
+    {"hostfile", "a hostfile", "nodes in the order of their ranks (--device-map)", "#", write_hostfile},
+    {"cuda-visible-devices", "CUDA_VISIBLE_DEVICES", "shell: the devices of a node's ranks (--device-map)", "#",
+     write_cuda_visible_devices},
 };
 
 // A sentence as comment lines. NCCL's tuner plugin reads no more than 255 bytes of a line.

@@ -21,5 +21,9 @@ void write_chrome_timeline(ExportSheet& sheet);
 void write_chakra_traces(ExportSheet& sheet);
 void write_inductor_settings(ExportSheet& sheet);
 void write_xla_costs(ExportSheet& sheet);
+// The three of device_placement.cpp.
+void write_rankfile(ExportSheet& sheet);
+void write_hostfile(ExportSheet& sheet);
+void write_cuda_visible_devices(ExportSheet& sheet);
 
 }  // namespace weft

@@ -72,6 +72,7 @@ class FeatureList {
     add_if(l.has_slices(), Feature::token_slices,
            fmt::format("sequences in slices of {} tokens", fmt::join(l.slice_tokens, ", ")));
     add_if(l.mesh_order != Layout{}.mesh_order, Feature::mesh_order, "the order of the mesh's axes");
+    add_if(!plan_.cluster.device_map.empty(), Feature::device_map, "which rank is on which device");
   }
 
   void add_experts() {

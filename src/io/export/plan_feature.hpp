@@ -29,6 +29,7 @@ enum class Feature : std::uint8_t {
   expert_dispatch_fp8,
   expert_forwarding,
   mesh_order,
+  device_map,
   zero,
   zero_shards,
   precision,
