@@ -62,7 +62,7 @@ def main():
             for plan, steps in measured.items():
                 report = json.loads(weft(options, "run", folder / plan / "plan.json", "--steps", options.steps, "--warm-up", 2,
                                          "--profile", profile, "--json"))
-                steps.append(policy_of(report, "priority")["measured_step_s"])
+                steps.append(policy_of(report, "priority")["step_median_s"])
     result = {"bench": "device_map_runs", "machine": machine_name(), "commit": commit(), "predicted_s": predicted,
               "measured_s": measured, "predicted_ratio": predicted["in_order"] / predicted["chosen"],
               "measured_ratio": min(measured["in_order"]) / min(measured["chosen"]),
