@@ -142,6 +142,9 @@ void declare_input_flags(Flags& flags) {
   flags.value("cuda-graphs", "none|layer|full",
               "kernels of a layer, or a whole step, start as one recorded graph: the host takes no time for them",
               kPolicy);
+  flags.value("power-cap", "WATTS",
+              "of a device, below what it is rated for: products and attention run at a lower clock (docs/accuracy.md)",
+              kPolicy);
   flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
 }
 

@@ -16,6 +16,7 @@
 #include "cluster/presets.hpp"
 #include "cluster/validate.hpp"
 #include "cost/framework.hpp"
+#include "cost/power_cap.hpp"
 #include "io/cluster_json.hpp"
 #include "io/hf_config.hpp"
 #include "io/profile_json.hpp"
@@ -324,6 +325,9 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
     if (flags.declares("cuda-graphs") && flags.given("cuda-graphs")) {
       fail("--cuda-graphs: is planned for; weft run takes --graphs");
     }
+    if (flags.declares("power-cap") && flags.given("power-cap")) {
+      fail("--power-cap: is planned for; weft run measures its devices as they are");
+    }
     if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run yet");
     if (l.ep_forwarding) fail("--ep-forwarding: is planned for; in weft run experts exchange directly");
     if (l.expert_exchange == ExpertExchange::gathered) {
@@ -429,6 +433,11 @@ Profile read_profile(const Flags& flags) {
   Profile base = framework ? with_framework(default_profile(), framework_named(*framework)) : default_profile();
   Profile profile = file ? read_profile(read_text_file(*file), *file, std::move(base)) : std::move(base);
   if (flags.declares("links")) apply_network(flags, profile);
+  if (flags.declares("power-cap")) {
+    constexpr double kMaxWatts = 10'000;
+    const auto watts = flags.number("power-cap", 1, kMaxWatts);
+    if (watts) profile = with_power_cap(std::move(profile), read_limited_cluster(flags).spec, *watts);
+  }
   const auto graphs =
       flags.declares("cuda-graphs") ? flags.one_of("cuda-graphs", {"none", "layer", "full"}) : std::nullopt;
   return graphs ? with_cuda_graphs(std::move(profile), static_cast<CudaGraphs>(*graphs)) : profile;

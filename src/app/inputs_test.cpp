@@ -180,6 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "--zero 1"},
         BadCase{"--model llama2-7b --cluster gpu:1 --products fp8", "--products fp8", "weft run"},
         BadCase{"--model llama2-7b --cluster local:2 --cuda-graphs full", "--cuda-graphs", "--graphs"},
+        BadCase{"--model llama2-7b --cluster local:2 --power-cap 500", "--power-cap", "weft run"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --mesh-order tp,dp", "--mesh-order", "pp"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --pp 2 --slices 3", "--slices 3", "does not divide --seq 4096"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --pp 2 --slices 5000", "--slices 5000", "1..4096"},

@@ -1,4 +1,5 @@
 // The constants that come with Weft, each with its origin.
+#include <bit>
 #include <initializer_list>
 
 #include "cost/profile.hpp"
@@ -31,12 +32,34 @@ ByMembers nic_all_to_all() {
           {128, bus_bandwidths(1, 1, {0.10, 0.19, 0.31, 0.46, 0.62, 0.66, 0.66, 0.72, 0.75, 0.81, 0.85})}};
 }
 
-// NCCL's all_reduce within a node, 1 MiB to 1 GiB: vTrain's tables for 2, 4 and 8 A100 behind NVSwitch (300 GB/s).
+// NCCL's all_reduce within a node, 1 MiB to 1 GiB: vTrain's tables for 2, 4 and 8 A100 behind NVSwitch (300 GB/s). From
+// 4 MiB up there are four sizes to a doubling: NCCL cuts buffers into whole pieces, so sizes between powers of two are
+// up to a tenth faster or slower than their neighbours.
+std::vector<MeasuredEfficiency> a100_bus_bandwidths(std::initializer_list<double> rates) {
+  constexpr double kLink = 300;
+  std::vector<MeasuredEfficiency> points;
+  std::int64_t mib = 1;
+  for (const double rate : rates) {
+    points.push_back({Bytes{mib << 20}, rate / kLink});
+    mib += mib < 8 ? 1 : static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(mib))) / 4;
+  }
+  return points;
+}
+
 LinkProfile a100_nvlink() {
   LinkProfile link{0.76, {}, nvlink_all_to_all()};
-  link.measured[2] = bus_bandwidths(300, 1, {23.3, 41.0, 69.6, 96.0, 129.7, 146.5, 166.1, 175.3, 184.6, 189.5, 196.9});
-  link.measured[4] = bus_bandwidths(300, 1, {29.8, 56.2, 83.0, 110.8, 141.6, 178.7, 186.2, 201.2, 208.9, 216.5, 221.4});
-  link.measured[8] = bus_bandwidths(300, 1, {19.9, 39.5, 78.1, 113.1, 127.1, 165.1, 202.6, 201.4, 217.7, 224.4, 229.3});
+  link.measured[2] =
+      a100_bus_bandwidths({23.2,  41.0,  58.1,  69.6,  75.9,  89.5,  89.2,  96.0,  109.8, 119.3, 120.2, 129.7,
+                           133.1, 144.3, 146.7, 146.5, 154.3, 160.5, 160.8, 166.1, 169.3, 175.5, 174.1, 175.3,
+                           179.2, 182.5, 181.2, 184.6, 185.5, 188.1, 189.2, 189.5, 192.3, 194.2, 194.8, 196.9});
+  link.measured[4] =
+      a100_bus_bandwidths({29.8,  56.2,  74.0,  83.0,  94.2,  93.7,  102.4, 110.8, 123.4, 137.2, 135.3, 141.6,
+                           159.0, 173.3, 165.8, 178.7, 178.0, 191.2, 190.2, 186.2, 193.7, 198.4, 195.5, 201.2,
+                           200.5, 209.0, 208.7, 208.9, 212.4, 214.1, 214.5, 216.4, 217.8, 219.9, 220.9, 221.4});
+  link.measured[8] =
+      a100_bus_bandwidths({19.9,  39.5,  59.0,  78.1,  95.8,  102.9, 109.7, 113.1, 119.3, 127.4, 131.4, 127.1,
+                           137.4, 167.7, 156.5, 165.1, 189.5, 201.1, 188.1, 202.6, 198.5, 213.3, 211.3, 201.4,
+                           211.3, 219.1, 208.1, 217.7, 214.6, 223.9, 223.8, 224.4, 227.1, 227.9, 227.6, 229.2});
   return link;
 }
 

@@ -83,8 +83,10 @@ constexpr std::array kDeepSpeed{
     FrameworkKernels{Role::ffn_norm, forward, 6, 32},
     FrameworkKernels{Role::attention_norm, input_grad, 12, 56},
     FrameworkKernels{Role::ffn_norm, input_grad, 12, 56},
-    // Half of a query negated and joined (4), two products (8) and a sum (6); of keys for a part of the heads.
-    FrameworkKernels{Role::attention, forward, 11, 22},
+    // Half of a query negated (2) and joined (4), two products (8) and a sum (6); keys a quarter of that, as models
+    // with
+    // eight heads of keys have.
+    FrameworkKernels{Role::attention, forward, 11, 25},
     FrameworkKernels{Role::attention, input_grad, 13, 26},
     FrameworkKernels{Role::ffn_act, forward, 2, 4},  // as nanotron's
     FrameworkKernels{Role::ffn_act, input_grad, 4, 16},

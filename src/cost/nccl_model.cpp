@@ -20,19 +20,23 @@ using ByAlgorithm = std::array<ByProtocol, kAlgorithms>;
 constexpr ByAlgorithm kBase{{{6.6, 14.0, 8.4}, {6.8, 14.0, 8.4}, {0, 0, 0}, {0, 0, 0}, {8.0, 8.0, 8.0}}};
 constexpr ByAlgorithm kInside{{{0.6, 1.9, 3.4}, {0.6, 1.25, 4.0}, {0, 0, 25}, {0, 0, 25}, {0, 0, 4.0}}};
 constexpr ByAlgorithm kAcross{{{2.7, 4.0, 14.0}, {5.0, 8.5, 14.0}, {0, 0, 18}, {0, 0, 20.9}, {0, 0, 14}}};
-// Between nodes a step of a ring takes the processor this long to post, thrice in the Simple protocol.
-constexpr double kPost = 1.0;
 
-// GB/s that the LL protocol reaches at most: on one node by GPU, on two and on more by processor (AMD's figures).
+// By GPU: GB/s that the LL protocol reaches at most, on one node, on two and on more; and microseconds that the
+// processor takes to post a step of a ring between nodes, thrice in the Simple protocol. What lies between nodes NCCL
+// says by processor; those of NVIDIA's own machines are taken (AMD's in DGX A100, else Intel's or NVIDIA's).
 enum class Generation : std::uint8_t { volta, ampere, hopper, blackwell };
-constexpr std::array<double, 4> kMostLlInside{39.0, 87.7, 141.0, 282.0};
-constexpr double kMostLlOnTwo = 22.5, kMostLlOnMany = 19.0;
+struct HostLimits {
+  double most_ll_inside, most_ll_on_two, most_ll_on_many, post;
+};
+constexpr std::array<HostLimits, 4> kHostLimits{
+    {{39.0, 39.0, 20.4, 1.0}, {87.7, 22.5, 19.0, 2.0}, {141.0, 39.0, 20.4, 1.0}, {282.0, 39.0, 20.4, 1.0}}};
 
-// Of the buffer in powers of two from 64 bytes: trees fall short of the model at medium sizes.
-constexpr std::array<std::array<double, 23>, kProtocols> kTreeCorrection{
-    {{1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1},
-     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1},
-     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}}};
+// Of the buffer in powers of two from 64 bytes: trees fall short of the model at medium sizes, and so do NVLSTrees of
+// Blackwell beside x86 processors.
+constexpr std::array<std::array<double, 24>, kProtocols> kTreeCorrection{
+    {{1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
+     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
+     {.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9}}};
 
 // Rings of all-reduces between nodes wait for each other at medium and large sizes.
 constexpr double kRingPlateau = 1.4, kRingPlateauVolta = 1.9;
@@ -43,7 +47,8 @@ std::optional<Generation> generation_of(std::string_view device) {
   if (device.starts_with("v100")) return Generation::volta;
   if (device.starts_with("a100")) return Generation::ampere;
   if (device.starts_with("h100") || device.starts_with("h200") || device.starts_with("h800")) return Generation::hopper;
-  if (device.starts_with("b200") || device.starts_with("gb200") || device.starts_with("b300")) {
+  if (device.starts_with("b200") || device.starts_with("gb200") || device.starts_with("b300") ||
+      device.starts_with("gb300")) {
     return Generation::blackwell;
   }
   return std::nullopt;
@@ -57,11 +62,13 @@ struct NcclCall {
   Collective collective;
   NcclGroup group;
   Generation generation;
+  bool grace;  // the processor is NVIDIA's own
   Bytes bytes;
   NcclRates rates;
 
   bool all_reduce() const { return collective == Collective::all_reduce; }
   double ring_steps() const { return static_cast<double>((all_reduce() ? 2 : 1) * (group.ranks - 1)); }
+  const HostLimits& limits() const { return kHostLimits[static_cast<std::size_t>(generation)]; }
   double per_node() const { return static_cast<double>(group.ranks) / static_cast<double>(group.nodes); }
 };
 
@@ -84,35 +91,41 @@ bool is_allowed(const NcclCall& call, NcclAlgorithm algorithm, NcclProtocol prot
   return false;
 }
 
-// Bytes a second that a ring of the Simple protocol moves, times this.
+// How much faster the buffer moves than around a ring of the Simple protocol. Trees send the whole buffer where a ring
+// leaves out a rank's own part, and NCCL counts gathers other than rings so too.
 double bandwidth_share(const NcclCall& call, NcclAlgorithm algorithm, NcclProtocol protocol) {
   using enum NcclAlgorithm;
   using enum NcclProtocol;
   const bool inside = call.group.nodes == 1;
   const double ring_rate = call.ring_steps() / static_cast<double>(call.group.ranks) *
                            static_cast<double>(call.bytes.value) / std::max(1e-12, call.rates.ring_seconds);
-  const double most_ll = 1e9 *
-                         (inside                  ? kMostLlInside[static_cast<std::size_t>(call.generation)]
-                          : call.group.nodes == 2 ? kMostLlOnTwo
-                                                  : kMostLlOnMany) /
-                         ring_rate;
+  const HostLimits& limits = call.limits();
+  const double most_ll = 1e9 / ring_rate *
+                         (inside                  ? limits.most_ll_inside
+                          : call.group.nodes == 2 ? limits.most_ll_on_two
+                                                  : limits.most_ll_on_many);
+  const double whole_over_ring = static_cast<double>(call.group.ranks - 1) / static_cast<double>(call.group.ranks);
   if (algorithm == ring) return protocol == ll ? std::min(0.5, most_ll) : protocol == ll128 ? 0.92 : 1.0;
   if (algorithm == tree) {
-    const double whole = 0.92;
-    if (protocol == ll) return std::min(whole / 3.8, most_ll);
-    return protocol == ll128 ? whole * (inside ? 7.0 / 9.0 : 120.0 / 128.0) : whole;
+    const double simple_share = 0.92;
+    if (protocol == ll) return whole_over_ring * std::min(simple_share / 3.8, most_ll);
+    return whole_over_ring * simple_share * (protocol == simple ? 1 : inside ? 7.0 / 9.0 : 120.0 / 128.0);
   }
   if (algorithm == nvls) {
-    return call.all_reduce() ? kSwitchOverRing : kSwitchOverRing / 2 * (call.per_node() - 1) / call.per_node();
+    const double others = (call.per_node() - 1) / call.per_node();
+    return call.all_reduce() ? kSwitchOverRing : kSwitchOverRing / 2 * others * whole_over_ring;
   }
   // Up and down a tree of two nodes the links carry half of what a ring sends.
   if (algorithm == nvls_tree) return call.group.nodes == 2 ? 2.0 : 1.0;
-  return 0.75;
+  return 0.75 * whole_over_ring;
 }
 
 double correction(const NcclCall& call, NcclAlgorithm algorithm, NcclProtocol protocol) {
   const std::int64_t size = floor_log2(call.bytes.value >> 6);
-  if (algorithm != NcclAlgorithm::tree || call.bytes.value < 64 || size >= 23) return 1;
+  const bool tree = algorithm == NcclAlgorithm::tree && size < 23;
+  const bool blackwell_tree =
+      algorithm == NcclAlgorithm::nvls_tree && call.generation == Generation::blackwell && !call.grace && size < 24;
+  if (call.bytes.value < 64 || (!tree && !blackwell_tree)) return 1;
   return kTreeCorrection[static_cast<std::size_t>(protocol)][static_cast<std::size_t>(size)];
 }
 
@@ -129,7 +142,7 @@ double latency_us(const NcclCall& call, NcclAlgorithm algorithm, NcclProtocol pr
   switch (algorithm) {
     case ring: {
       const double crossing = (call.all_reduce() ? 2 : 1) * (nodes - 1);
-      const double post = call.group.nodes > 1 ? kPost * (protocol == simple ? 3 : 1) : 0;
+      const double post = call.group.nodes > 1 ? call.limits().post * (protocol == simple ? 3 : 1) : 0;
       const double inside = std::max(kInside[a][p], post);
       const double all = kBase[a][p] + (call.ring_steps() - crossing) * inside + crossing * across;
       const bool waits = protocol == simple && call.group.nodes > 1 && call.all_reduce();
@@ -166,7 +179,7 @@ std::optional<NcclChoice> choose_nccl(Collective collective, NcclGroup group, st
   if (!generation || (collective != all_reduce && collective != all_gather && collective != reduce_scatter)) {
     return std::nullopt;
   }
-  const NcclCall call{collective, group, *generation, bytes, rates};
+  const NcclCall call{collective, group, *generation, device.starts_with("gb"), bytes, rates};
   std::optional<NcclChoice> best;
   for (std::size_t a = 0; a < kAlgorithms; ++a) {
     for (std::size_t p = 0; p < kProtocols; ++p) {

@@ -37,9 +37,9 @@ const std::set<std::string> kMayDiffer = {"out",
                                           "deepspeed-config",
                                           "torchtitan-config"};
 // What no run on this machine has yet: nothing to compare.
-const std::set<std::string> kRefused = {"ep-forwarding", "dispatch-fp8",      "precision",
-                                        "grad-dtype",    "router-group-topk", "framework",
-                                        "products",      "fp8-param-gather",  "cuda-graphs"};
+const std::set<std::string> kRefused = {"ep-forwarding",     "dispatch-fp8", "precision", "grad-dtype",
+                                        "router-group-topk", "framework",    "products",  "fp8-param-gather",
+                                        "cuda-graphs",       "power-cap"};
 
 const FlagValues kUsual = {
     {"layers", "2"},  {"hidden", "32"},     {"heads", "4"},        {"seq", "16"},

@@ -1,0 +1,64 @@
+#include "cost/power_cap.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+struct RatedPower {
+  std::string_view device;
+  double watts;
+};
+// NVIDIA's data sheets, SXM modules; of GB200 and GB300 one GPU of the rack.
+constexpr std::array kRatedPowers{RatedPower{"v100-16", 300}, RatedPower{"v100-32", 300}, RatedPower{"a100-40", 400},
+                                  RatedPower{"a100-80", 400}, RatedPower{"h100", 700},    RatedPower{"h800", 700},
+                                  RatedPower{"h200", 700},    RatedPower{"b200", 1000},   RatedPower{"gb200", 1200},
+                                  RatedPower{"gb300", 1400}};
+// Below this share of the rated power the model says nothing: little is left for the compute units.
+constexpr double kLeastShare = 0.4;
+
+void slow_down(DeviceProfile& device, double clock) {
+  device.matrix_efficiency *= clock;
+  device.fp8_efficiency *= clock;
+  device.fp4_efficiency *= clock;
+  device.batched_efficiency *= clock;
+  device.attention_efficiency *= clock;
+}
+
+}  // namespace
+
+double rated_watts(std::string_view device) {
+  const auto found = std::find_if(kRatedPowers.begin(), kRatedPowers.end(),
+                                  [&](const RatedPower& power) { return power.device == device; });
+  return found == kRatedPowers.end() ? 0 : found->watts;
+}
+
+double capped_clock(double cap_watts, double rated_watts) {
+  const double constant = kConstantShare * rated_watts;
+  return std::cbrt((cap_watts - constant) / (rated_watts - constant));
+}
+
+Profile with_power_cap(Profile profile, const ClusterSpec& cluster, double cap_watts) {
+  std::set<std::string> names{cluster.device.name};
+  for (const NodeOverride& node : cluster.overrides) {
+    if (node.device) names.insert(node.device->name);
+  }
+  for (const std::string& name : names) {
+    const double rated = rated_watts(name);
+    if (rated == 0) fail("--power-cap {:g}: the rated power of {} is not known", cap_watts, name);
+    if (cap_watts > rated || cap_watts < kLeastShare * rated) {
+      fail("--power-cap {:g}: {} allows {:g} to {:g} watts", cap_watts, name, kLeastShare * rated, rated);
+    }
+    DeviceProfile device = profile.device(name);
+    slow_down(device, capped_clock(cap_watts, rated));
+    profile.devices[name] = std::move(device);
+  }
+  return profile;
+}
+
+}  // namespace weft
