@@ -9,6 +9,7 @@
 #include "app/files.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/network_inputs.hpp"
+#include "app/program_inputs.hpp"
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -198,6 +199,7 @@ LimitedCluster read_limited_cluster(const Flags& flags) {
   const auto text = flags.text("cluster");
   if (!text) fail("--cluster: is missing; give PRESET:NODES such as dgx-a100:8, or a JSON file");
   ClusterSpec spec = names_a_file(*text) ? read_cluster_json(read_text_file(*text), *text) : parse_cluster(*text);
+  if (SharedTopology topology = read_topology(flags)) spec.topology = std::move(topology);
   const auto cap = flags.number("memory", 0.001, 1e6);
   const auto limit = [&](Device& device) {
     if (cap && gibibytes(*cap) > device.memory) {
@@ -388,6 +390,8 @@ Inputs read_inputs(const Flags& flags) {
         "--overlap-moe-expert-parallel-comm: has no effect with one micro-batch; give a larger --global-batch");
   }
   inputs.budget_s = read_budget(flags);
+  inputs.programs = read_programs(flags);
+  inputs.program_store = read_program_store(flags, inputs.cluster);
   inputs.reserve = limited.reserve;
   return inputs;
 }

@@ -17,6 +17,7 @@
 #include "base/ids.hpp"
 #include "base/units.hpp"
 #include "cluster/device.hpp"
+#include "cluster/shared_topology.hpp"
 
 namespace weft {
 
@@ -111,6 +112,9 @@ struct ClusterSpec {
   std::vector<LevelSpec> levels;    // inner to outer
   std::vector<NodeOverride> overrides;
   Execution execution = {};
+  // Over which links messages go, where that is known; programs are timed on it, and emulated links follow it. What a
+  // library moves is priced by levels all the same.
+  SharedTopology topology = {};
   friend bool operator==(const ClusterSpec&, const ClusterSpec&) = default;
 };
 

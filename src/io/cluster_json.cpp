@@ -14,6 +14,7 @@
 #include "cluster/validate.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/json/json_reader.hpp"
+#include "io/topology/topology_json.hpp"
 
 namespace weft {
 namespace {
@@ -232,7 +233,7 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
   const Place place(value, where);
   const JsonObject& object = place.object;
   object.allow_only(std::vector<std::string>{"name", "device", "nodes", "devices_per_node", "nodes_per_leaf", "levels",
-                                             "overrides", "emulated", "links", "collectives", "runtime"});
+                                             "overrides", "emulated", "links", "collectives", "runtime", "topology"});
   ClusterSpec spec;
   spec.name = object.string("name");
   spec.device = read_device(place);
@@ -244,6 +245,7 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
     for (NodeOverride& change : read_override(entry)) spec.overrides.push_back(std::move(change));
   });
   spec.execution = read_execution(object);
+  if (object.has("topology")) spec.topology = SharedTopology(topology_from_json(value.at("topology"), where));
   try {
     validate(spec);
   } catch (const Error& error) {
@@ -267,6 +269,7 @@ json cluster_to_json(const ClusterSpec& spec) {
   if (spec.nodes_per_leaf > 0) result["nodes_per_leaf"] = spec.nodes_per_leaf;
   if (!spec.overrides.empty()) result["overrides"] = overrides_to_json(spec.overrides);
   put_execution(spec.execution, result);
+  if (spec.topology) result["topology"] = topology_to_json(*spec.topology);
   return result;
 }
 

@@ -156,12 +156,17 @@ std::span<const Pass> planner_passes() {
 
 WholePlan overlapped_plan(const PlanRequest& request, const SharedGraph& graph, std::string name,
                           const Overlap& overlap) {
-  PlanDraft draft{.request = request, .model_graph = graph, .overlap = overlap, .cluster = Cluster(request.cluster)};
-  draft.plan.policy = std::move(name);
-  draft.plan.model = request.model;
-  draft.plan.cluster = request.cluster;
-  draft.plan.layout = request.layout;
-  draft.plan.thread_blocks = request.profile.library.thread_blocks;
+  Plan plan;
+  plan.policy = std::move(name);
+  plan.model = request.model;
+  plan.cluster = request.cluster;
+  plan.layout = request.layout;
+  plan.thread_blocks = request.profile.library.thread_blocks;
+  PlanDraft draft{.request = request,
+                  .model_graph = graph,
+                  .overlap = overlap,
+                  .cluster = Cluster(request.cluster),
+                  .plan = std::move(plan)};
   for (const Pass& pass : planner_passes()) {
     if (pass.applies == nullptr || pass.applies(overlap)) pass.run(draft);
   }
