@@ -22,6 +22,30 @@ Program in_one_buffer(Program program) {
   return program;
 }
 
+// A program may read an input after it has written the output at that place. It then reads a copy.
+Program with_saved_input(Program program) {
+  program.in_place = true;
+  for (std::int64_t rank = 0; rank < program.spec.ranks; ++rank) {
+    RankProgram& own = program.ranks[rank];
+    const std::int64_t first = own.scratch_slots, in = input_slots(program.spec, rank);
+    if (in == 0) continue;
+    own.scratch_slots += in;
+    const auto copying = static_cast<std::int32_t>(own.blocks.size());
+    for (ThreadBlock& block : own.blocks) {
+      for (Instruction& step : block.steps) {
+        if (reads_src(step.kind) && step.src.buffer == BufferKind::input) {
+          step.src = {BufferKind::scratch, first + step.src.slot};
+        }
+      }
+      if (!block.steps.empty()) block.steps.front().after.push_back({copying, 0});
+    }
+    ThreadBlock save;
+    save.steps.push_back({InstructionKind::copy, {BufferKind::input, 0}, {BufferKind::scratch, first}, in, {}});
+    own.blocks.push_back(std::move(save));
+  }
+  return program;
+}
+
 // The buffer that the program works in: the output where it has room for everything, otherwise scratch.
 Program in_two_buffers(const Program& program) {
   Program result = program;
@@ -67,13 +91,21 @@ Program in_two_buffers(const Program& program) {
 
 BufferForm with_buffers(const Program& program, bool in_place) {
   BufferForm form{program, {}};
-  if (program.in_place != in_place) form.program = in_place ? in_one_buffer(program) : in_two_buffers(program);
-  const ProgramVerdict verdict = verify_program(form.program);
-  if (verdict.accepted()) return form;
-  form.fault = program.in_place == in_place ? verdict.words()
-                                            : fmt::format("it is written {}, and {} it would be wrong: {}",
-                                                          in_place ? "for two buffers" : "in place",
-                                                          in_place ? "in place" : "with two", verdict.words());
+  if (program.in_place == in_place) {
+    form.fault = verify_program(program).words();
+    return form;
+  }
+  form.program = in_place ? in_one_buffer(program) : in_two_buffers(program);
+  ProgramVerdict verdict = verify_program(form.program);
+  if (!verdict.accepted() && in_place) {
+    form.program = with_saved_input(program);
+    verdict = verify_program(form.program);
+  }
+  if (!verdict.accepted()) {
+    form.fault =
+        fmt::format("it is written {}, and {} it would be wrong: {}", in_place ? "for two buffers" : "in place",
+                    in_place ? "in place" : "with two", verdict.words());
+  }
   return form;
 }
 

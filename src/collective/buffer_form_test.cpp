@@ -49,9 +49,18 @@ Program overwrites_its_input() {
   return program;
 }
 
-TEST(BufferForm, SaysWhyAProgramHasNoFormInPlace) {
+TEST(BufferForm, InPlaceAProgramThatOverwritesItsInputReadsACopy) {
   const Program program = overwrites_its_input();
   ASSERT_TRUE(verify_program(program).accepted()) << verify_program(program).words();
+  const BufferForm form = with_buffers(program, true);
+  EXPECT_EQ(form.fault, "");
+  EXPECT_EQ(form.program.ranks[0].scratch_slots, 1);
+}
+
+TEST(BufferForm, SaysWhatIsWrongWithAProgram) {
+  Program program = overwrites_its_input();
+  program.ranks[1].blocks[1].steps.pop_back();  // rank 1 does not add its own
+  EXPECT_NE(with_buffers(program, false).fault, "");
   const BufferForm form = with_buffers(program, true);
   EXPECT_NE(form.fault.find("it is written for two buffers, and in place it would be wrong: "), std::string::npos)
       << form.fault;
