@@ -22,7 +22,8 @@ struct MadeProgram {
 std::vector<MadeProgram> rank_made(const ProgramQuestion& question, const Cluster& cluster,
                                    const ProgramTimeOptions& options = {});
 
-// The first of these, from the store where it has one that is proven.
+// The first of these, or of the generators' programs where one is faster; from the store where that has one which is
+// proven.
 std::optional<MadeProgram> fastest_made(const ProgramQuestion& question, const Cluster& cluster,
                                         const ProgramTimeOptions& options, ProgramStore* store);
 

@@ -57,6 +57,16 @@ INSTANTIATE_TEST_SUITE_P(Wirings, SmallSizes,
                          ::testing::Values(Wiring{"dgx1-v100", "local:8"}, Wiring{"dgx-a100:1", "local:8"},
                                            Wiring{"mi250", "local:16"}));
 
+// Where one message to everybody is enough, nothing that is made for the wiring beats it.
+TEST(MadeProgram, AGeneratorsProgramIsTakenWhereItIsFaster) {
+  const Cluster cluster = on("dgx1-v100", "local:8");
+  const ProgramQuestion q = question(Collective::all_reduce, 1 << 10, cluster);
+  const auto best = fastest_made(q, cluster, {}, nullptr);
+  ASSERT_TRUE(best.has_value());
+  EXPECT_LE(best->time, rank_made(q, cluster).front().time);
+  EXPECT_LE(best->time, rank_programs(q, cluster).front().time);
+}
+
 // The store is asked first, what it returns is proven before it is taken, and what was made is kept.
 class MapStore : public ProgramStore {
  public:
