@@ -2,6 +2,7 @@
 #include "app/compression_input.hpp"
 #include "app/inputs.hpp"
 #include "app/megatron_inputs.hpp"
+#include "app/program_inputs.hpp"
 #include "cost/framework.hpp"
 
 namespace weft {
@@ -134,6 +135,7 @@ void declare_policy_flags(Flags& flags) {
 void declare_input_flags(Flags& flags) {
   declare_model_flags(flags);
   declare_cluster_flags(flags);
+  declare_program_flags(flags, kCluster);
   declare_degree_flags(flags);
   declare_step_flags(flags);
   declare_policy_flags(flags);

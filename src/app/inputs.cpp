@@ -10,6 +10,7 @@
 #include "app/files.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/network_inputs.hpp"
+#include "app/program_inputs.hpp"
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -209,6 +210,7 @@ LimitedCluster read_limited_cluster(const Flags& flags) {
       fail("--device-map: {}", error.what());
     }
   }
+  if (SharedTopology topology = read_topology(flags)) spec.topology = std::move(topology);
   const auto cap = flags.number("memory", 0.001, 1e6);
   const auto limit = [&](Device& device) {
     if (cap && gibibytes(*cap) > device.memory) {
@@ -407,6 +409,8 @@ Inputs read_inputs(const Flags& flags, bool searches_devices) {
         "--overlap-moe-expert-parallel-comm: has no effect with one micro-batch; give a larger --global-batch");
   }
   inputs.budget_s = read_budget(flags);
+  inputs.programs = read_programs(flags);
+  inputs.program_store = read_program_store(flags, inputs.cluster);
   inputs.reserve = limited.reserve;
   return inputs;
 }

@@ -6,6 +6,7 @@
 
 #include "base/enum_name.hpp"
 #include "base/error.hpp"
+#include "cluster/topology.hpp"
 #include "cluster/validate.hpp"
 
 namespace weft {
@@ -44,6 +45,10 @@ std::string_view name_of(Runtime runtime) {
 Cluster::Cluster(ClusterSpec spec) : spec_(std::move(spec)) {
   validate(spec_);
   device_count_ = spec_.nodes * spec_.devices_per_node;
+  if (spec_.topology && std::ssize((*spec_.topology).devices()) != device_count_) {
+    fail("cluster '{}': topology '{}' has {} devices; the cluster has {}", spec_.name, (*spec_.topology).name,
+         (*spec_.topology).devices().size(), device_count_);
+  }
   for (std::size_t i = 0; i < spec_.levels.size(); ++i) {
     const auto level = make_id<LevelId>(i);
     level_links_.push_back(add_links(level));

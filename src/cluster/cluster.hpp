@@ -17,6 +17,7 @@
 #include "base/ids.hpp"
 #include "base/units.hpp"
 #include "cluster/device.hpp"
+#include "cluster/shared_topology.hpp"
 
 namespace weft {
 
@@ -113,6 +114,9 @@ struct ClusterSpec {
   Execution execution = {};
   // The device of each rank, counted node by node; empty: rank i has device i. Nothing else tells ranks from devices.
   std::vector<std::int64_t> device_map = {};
+  // Over which links messages go, where that is known; programs are timed on it, and emulated links follow it. What a
+  // library moves is priced by levels all the same.
+  SharedTopology topology = {};
   friend bool operator==(const ClusterSpec&, const ClusterSpec&) = default;
 };
 

@@ -11,6 +11,7 @@ namespace weft {
 
 struct Way {
   std::vector<std::int32_t> links;
+  std::vector<double> shares = {};  // of the message on each link; empty: all of it on all of them
   Nanos latency;
 };
 Way directed_links(const Cluster& cluster, Rank src, Rank dst);

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "cluster/directed_links.hpp"
+#include "cluster/topology_way.hpp"
 
 namespace weft {
 namespace {
@@ -19,22 +20,31 @@ Nanos time_to_move(double bytes, double rate) {
 FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown, double sharing_loss)
     : cluster_(cluster), slowdown_(slowdown), sharing_loss_(sharing_loss) {
   WEFT_CHECK(slowdown > 0);
-  for (const Link& link : cluster.links()) {
-    const double rate = link.bandwidth.bytes_per_second * 1e-9 / slowdown;
-    capacity_.insert(capacity_.end(), 2, rate);
+  if (cluster.spec().topology) {
+    for (const TopologyLink& link : (*cluster.spec().topology).links) {
+      capacity_.push_back(link.bandwidth.bytes_per_second * 1e-9 / slowdown);
+    }
+  } else {
+    for (const Link& link : cluster.links()) {
+      const double rate = link.bandwidth.bytes_per_second * 1e-9 / slowdown;
+      capacity_.insert(capacity_.end(), 2, rate);
+    }
   }
   room_.resize(capacity_.size());
   users_.resize(capacity_.size());
 }
 
 std::int32_t FlowNetwork::open_connection(Rank src, Rank dst) {
-  const Way way = directed_links(cluster_, src, dst);
+  const SharedTopology& wiring = cluster_.spec().topology;
+  const Way way = wiring ? topology_way(*wiring, src, dst) : directed_links(cluster_, src, dst);
   Connection connection;
-  connection.links = way.links;
+  for (std::size_t i = 0; i < way.links.size(); ++i) {
+    connection.links.push_back({way.links[i], way.shares.empty() ? 1 : way.shares[i]});
+  }
   connection.latency = {static_cast<std::int64_t>(std::llround(static_cast<double>(way.latency.value) * slowdown_))};
   connection.best_rate = std::numeric_limits<double>::infinity();
-  for (const std::int32_t link : connection.links) {
-    connection.best_rate = std::min(connection.best_rate, capacity_[link]);
+  for (const auto& [link, share] : connection.links) {
+    connection.best_rate = std::min(connection.best_rate, capacity_[link] / share);
   }
   connections_.push_back(std::move(connection));
   return static_cast<std::int32_t>(connections_.size() - 1);
@@ -135,21 +145,21 @@ void FlowNetwork::set_rates() {
   rising_.clear();
   for (const std::int32_t id : moving_) {
     rising_.push_back(id);
-    for (const std::int32_t link : connection_of(flow(id)).links) users_[link] = 0;
+    for (const auto& [link, share] : connection_of(flow(id)).links) users_[link] = 0;
   }
   for (const std::int32_t id : rising_) {
-    for (const std::int32_t link : connection_of(flow(id)).links) ++users_[link];
+    for (const auto& [link, share] : connection_of(flow(id)).links) users_[link] += share;
   }
   for (const std::int32_t id : rising_) {
-    for (const std::int32_t link : connection_of(flow(id)).links) {
+    for (const auto& [link, share] : connection_of(flow(id)).links) {
       const std::size_t l = link;
-      room_[l] = capacity_[l] * std::max(0.5, 1 - sharing_loss_ * (users_[l] - 1));
+      room_[l] = capacity_[l] * std::clamp(1 - sharing_loss_ * (users_[l] - 1), 0.5, 1.0);
     }
   }
   while (!rising_.empty()) {
     double level = std::numeric_limits<double>::infinity();
     for (const std::int32_t id : rising_) {
-      for (const std::int32_t link : connection_of(flow(id)).links) {
+      for (const auto& [link, share] : connection_of(flow(id)).links) {
         const std::size_t l = link;
         level = std::min(level, room_[l] / users_[l]);
       }
@@ -165,9 +175,9 @@ void FlowNetwork::set_rates() {
       Flow& fixed = flow(id);
       fixed.rate = level;
       fixed.event = now_ + time_to_move(fixed.left, level);
-      for (const std::int32_t link : connection_of(fixed).links) {
-        room_[link] -= level;
-        --users_[link];
+      for (const auto& [link, share] : connection_of(fixed).links) {
+        room_[link] -= level * share;
+        users_[link] -= share;
       }
     }
   }
@@ -175,8 +185,8 @@ void FlowNetwork::set_rates() {
 
 bool FlowNetwork::meets_full_link(const Flow& rising, double level) const {
   const auto& links = connection_of(rising).links;
-  return std::any_of(links.begin(), links.end(), [&](std::int32_t link) {
-    const std::size_t l = link;
+  return std::any_of(links.begin(), links.end(), [&](const LinkShare& crossed) {
+    const std::size_t l = crossed.link;
     return room_[l] / users_[l] <= level * (1 + 1e-12);
   });
 }

@@ -36,8 +36,13 @@ class FlowNetwork {
 
  private:
   enum class State : std::uint8_t { unused, latent, queued, moving, done };
+  // A directed link, and how much of every message crosses it.
+  struct LinkShare {
+    std::int32_t link = 0;
+    double share = 1;
+  };
   struct Connection {
-    std::vector<std::int32_t> links;  // directed
+    std::vector<LinkShare> links;
     Nanos latency;
     double best_rate = 0;             // of a flow alone
     std::vector<std::int32_t> flows;  // that have not ended, in their order
@@ -78,7 +83,7 @@ class FlowNetwork {
   Nanos now_;
   // Kept between calls so that the steady state allocates nothing.
   std::vector<double> room_;
-  std::vector<std::int32_t> users_;
+  std::vector<double> users_;  // by directed link: the shares of the flows on it
   std::vector<std::int32_t> rising_, stopping_, ending_;
 };
 

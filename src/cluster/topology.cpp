@@ -11,6 +11,12 @@
 #include "base/error.hpp"
 
 namespace weft {
+
+SharedTopology::SharedTopology(Topology topology) : topology_(std::make_shared<const Topology>(std::move(topology))) {}
+
+bool operator==(const SharedTopology& a, const SharedTopology& b) {
+  return a.topology_ == b.topology_ || (a.topology_ && b.topology_ && *a.topology_ == *b.topology_);
+}
 namespace {
 
 // Returns which vertices a vertex reaches, over links taken forwards or backwards.

@@ -111,7 +111,7 @@ std::string_view name_of(Collective kind) {
 std::string_view name_of(Algorithm algorithm) {
   static constexpr auto kNames = std::to_array<std::string_view>(
       {"ring", "tree", "direct", "bidirectional_ring", "binomial_tree", "recursive_doubling", "recursive_halving",
-       "bruck", "pairwise", "reduce_broadcast", "parameter_server", "hierarchical", "native"});
+       "bruck", "pairwise", "reduce_broadcast", "parameter_server", "hierarchical", "native", "carried"});
   return enum_name(kNames, algorithm);
 }
 

@@ -27,7 +27,7 @@ enum class Collective : std::uint8_t {
 std::string_view name_of(Collective kind);
 
 // How a collective is carried out (docs/algorithms.md). The planner chooses it. `tree` is the double binary tree,
-// `native` the transport library's own call.
+// `native` the transport library's own call, `carried` a program that the plan carries by value.
 enum class Algorithm : std::uint8_t {
   ring,
   tree,
@@ -41,7 +41,8 @@ enum class Algorithm : std::uint8_t {
   reduce_broadcast,
   parameter_server,
   hierarchical,
-  native
+  native,
+  carried
 };
 std::string_view name_of(Algorithm algorithm);
 

@@ -27,6 +27,7 @@ void choose_algorithms(StepGraph& graph, const CostModel& cost) {
       c.algorithm = known->second->algorithm;
       c.parts = known->second->parts;
       c.inner = known->second->inner;
+      c.program = known->second->program;
       continue;
     }
     if (!cost.choose_program(op) && c.collective == Collective::all_reduce) choose_ring_or_tree(op, cost);

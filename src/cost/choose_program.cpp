@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "cluster/topology_way.hpp"
 #include "collective/collective.hpp"
 #include "collective/verify/symbolic_run.hpp"
 
@@ -37,6 +38,12 @@ std::optional<Nanos> time_below(Nanos limit, const ProgramRequest& request, cons
       lower(program, run_symbolically(program), even_sizes(program.spec, question.elements), question.element_size);
   double fastest = 0;
   for (const Link& link : cluster.links()) fastest = std::max(fastest, link.bandwidth.bytes_per_second);
+  if (const SharedTopology& wiring = cluster.spec().topology) {
+    fastest = 0;
+    for (const Rank member : question.members) {
+      fastest = std::max(fastest, bandwidth_out_of(*wiring, member).bytes_per_second);
+    }
+  }
   for (const LoweredRank& rank : lowered) {
     std::int64_t sent = 0;
     for (const LoweredStep& step : rank.steps) sent += step.kind == InstructionKind::send ? step.bytes : 0;
@@ -161,7 +168,8 @@ ProgramChoice fastest_program(const ProgramQuestion& question, const Cluster& cl
                               const ProgramTimeOptions& options) {
   const Nanos least = least_latency(question, cluster) + least_moving(question, cluster);
   const auto slowed = static_cast<std::int64_t>(static_cast<double>(least.value) * options.slowdown);
-  const Nanos enough{slowed + slowed / 100'000};
+  // What levels say is no bound where messages take other links.
+  const Nanos enough{cluster.spec().topology ? 0 : slowed + slowed / 100'000};
   std::optional<ProgramChoice> best;
   for (const Algorithm algorithm : algorithms_for(question.kind)) {
     const auto choice = best_below(best ? best->time : kNever, algorithm, question, cluster, options, enough);

@@ -70,9 +70,15 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
     half_duplex_.push_back(link.link.duplex == Duplex::half);
   }
   if (profile_.framework != nullptr) share_optimizer_loop();
-  if (cluster.spec().execution.collectives != CollectiveMaker::programs) return;
-  programs_ = programs && programs->answers_for(cluster, profile_) ? std::move(programs)
-                                                                   : shared_program_costs(cluster, profile_);
+  own_programs_ = cluster.spec().execution.collectives == CollectiveMaker::programs;
+  const bool carries = std::ranges::any_of(graph.operations, [](const Operation& op) {
+    return op.communication && op.communication->algorithm == Algorithm::carried;
+  });
+  if (programs && programs->answers_for(cluster, profile_)) {
+    programs_ = std::move(programs);
+  } else {
+    programs_ = carries ? std::make_shared<ProgramCosts>(cluster, profile_) : shared_program_costs(cluster, profile_);
+  }
 }
 
 const std::vector<Rank>& CostModel::members_of(const Operation& transfer) const {
@@ -197,9 +203,9 @@ TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vec
 
 TransferCost CostModel::transfer(const Operation& operation) const {
   const std::optional<ProgramCost> program =
-      programs_ ? programs_->cost(operation, members_of(operation)) : std::nullopt;
+      runs_program(operation) ? programs_->cost(operation, members_of(operation)) : std::nullopt;
   TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
-  if (!programs_) fit_to_library(operation, cost);
+  if (!own_programs_ && !program) fit_to_library(operation, cost);
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
   if (profile_.framework != nullptr && moves && !operation.per_micro_batch) {
@@ -227,7 +233,7 @@ void CostModel::fit_to_library(const Operation& operation, TransferCost& cost) c
 }
 
 Nanos CostModel::added_by_pause(const Operation& transfer) const {
-  if (programs_) return Nanos{0};
+  if (runs_program(transfer)) return Nanos{0};
   const Communication& c = *transfer.communication;
   return profile_.library.added_by_pause(c.collective, std::ssize(members_of(transfer)), c.bytes);
 }
@@ -268,9 +274,36 @@ bool CostModel::library_has_rings_alone() const {
   return execution.collectives == CollectiveMaker::library && execution.links == LinkTiming::paced;
 }
 
+// Where a library makes the collectives, it makes all but the programs that the plan carries.
+bool CostModel::runs_program(const Operation& transfer) const {
+  return programs_ && (own_programs_ || transfer.communication->algorithm == Algorithm::carried);
+}
+
 bool CostModel::choose_program(Operation& operation) const {
-  return programs_ &&
-         programs_->choose(operation, members_of(operation), /*programs_only=*/expert_sizes_.are_data(operation));
+  Communication& c = *operation.communication;
+  if (c.algorithm == Algorithm::carried) {  // of an earlier choice
+    c.algorithm = Algorithm::ring;
+    c.program = {};
+  }
+  if (!programs_) return false;
+  const std::vector<Rank>& members = members_of(operation);
+  const bool are_data = expert_sizes_.are_data(operation);  // no program has such sizes
+  if (!are_data && programs_->choose_given(operation, members)) return true;
+  if (own_programs_) return programs_->choose(operation, members, /*programs_only=*/are_data);
+  return !are_data && choose_before_library(operation);
+}
+
+bool CostModel::choose_before_library(Operation& operation) const {
+  Operation made = operation, library = operation;
+  if (!programs_->choose_made(made, members_of(operation))) return false;
+  const Nanos time = transfer(made).alone();
+  library.communication->algorithm = Algorithm::ring;
+  if (transfer(library).alone() <= time) return false;
+  library.communication->algorithm = Algorithm::tree;
+  const bool has_trees = library.communication->collective == Collective::all_reduce && !library_has_rings_alone();
+  if (has_trees && transfer(library).alone() <= time) return false;
+  operation = std::move(made);
+  return true;
 }
 
 TransferCost CostModel::closed_form(const Operation& operation) const {

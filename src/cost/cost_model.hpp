@@ -85,6 +85,8 @@ class CostModel {
   bool is_forwarded(const Communication& communication) const;
   double distinct_rows(const GroupView& view) const;
   void make_uneven(const Operation& operation, TransferCost& cost) const;
+  bool runs_program(const Operation& transfer) const;
+  bool choose_before_library(Operation& operation) const;
   TransferCost from_program(const Operation& operation, const ProgramCost& program) const;
 
   const StepGraph& graph_;
@@ -106,7 +108,8 @@ class CostModel {
   std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
   std::vector<double> burst_seconds_;          // by link class
   std::vector<bool> half_duplex_;
-  std::shared_ptr<ProgramCosts> programs_;  // where Weft's own programs run
+  bool own_programs_ = false;               // Weft's own programs run, unless a library is faster
+  std::shared_ptr<ProgramCosts> programs_;  // where any program may run
 };
 
 // Adds up the links of several member classes; the latency is the longest.

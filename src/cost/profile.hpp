@@ -13,6 +13,7 @@
 #include "base/machine.hpp"
 #include "base/units.hpp"
 #include "cluster/cluster.hpp"
+#include "collective/carried_program.hpp"
 #include "graph/operation.hpp"
 
 namespace weft {
@@ -131,6 +132,8 @@ enum class CollectiveModel : std::uint8_t {
   nccl         // the algorithm and protocol that NCCL's tuning model chooses (cost/nccl_model.hpp)
 };
 
+class ProgramStore;  // cost/program_store.hpp
+
 struct Profile {
   std::map<std::string, DeviceProfile, std::less<>> devices;       // by Device::name
   std::map<std::string, LinkProfile, std::less<>> links;           // by level name; a device's own come first
@@ -138,6 +141,8 @@ struct Profile {
   std::optional<ExpertLoad> expert_load{};                         // none: loads are random (cost/expert_sizes.cpp)
   CollectiveModel collective_model = CollectiveModel::efficiency;  // a user's wish, not stored in files
   LibraryProfile library{};                                        // empty: plans leave the library's collectives out
+  std::vector<ProgramRef> programs{};            // a user's wish, not stored in files: they carry out whatever they fit
+  std::shared_ptr<ProgramStore> store{};         // where programs that were made for a topology are kept; null: nowhere
   std::shared_ptr<const Framework> framework{};  // whose kernels and host run the step; shared by copies of a profile
 
   const DeviceProfile& device(std::string_view name) const;  // "default" where it has none

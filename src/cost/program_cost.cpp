@@ -1,6 +1,7 @@
 #include "cost/program_cost.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "base/error.hpp"
@@ -82,6 +83,8 @@ ProgramCosts::ProgramCosts(const Cluster& cluster, const Profile& profile)
     : cluster_(cluster),
       options_(options_of(cluster, profile)),
       library_(profile.library),
+      given_(profile.programs),
+      store_(profile.store),
       slowest_bytes_per_second_(std::numeric_limits<double>::infinity()) {
   for (const Link& link : cluster.links()) {
     slowest_bytes_per_second_ = std::min(slowest_bytes_per_second_, link.bandwidth.bytes_per_second);
@@ -91,7 +94,7 @@ ProgramCosts::ProgramCosts(const Cluster& cluster, const Profile& profile)
 bool ProgramCosts::answers_for(const Cluster& cluster, const Profile& profile) const {
   const ProgramTimeOptions asked = options_of(cluster, profile);
   return asked.reduce == options_.reduce && asked.per_message == options_.per_message &&
-         cluster.spec() == cluster_.spec() && profile.library == library_;
+         cluster.spec() == cluster_.spec() && profile.library == library_ && profile.programs == given_;
 }
 
 std::size_t ProgramCosts::simulated_questions() const {
@@ -110,11 +113,14 @@ std::optional<ProgramCosts::Key> ProgramCosts::question(const Operation& operati
 }
 
 ProgramCost ProgramCosts::simulated(const Key& key) const {
-  const std::optional<ProgramRequest> request =
-      program_of({.collective = key.collective, .algorithm = key.algorithm, .parts = key.parts, .inner = key.inner},
-                 std::ssize(key.members));
-  WEFT_CHECK(request.has_value());
-  const Program program = make_program(*request);
+  const Communication named{.collective = key.collective,
+                            .algorithm = key.algorithm,
+                            .parts = key.parts,
+                            .inner = key.inner,
+                            .program = ProgramRef(key.carried)};
+  const std::optional<Program> found = transfer_program(named, std::ssize(key.members), works_in_place(key.collective));
+  WEFT_CHECK(found.has_value());  // cost() has asked, and given programs are proven
+  const Program& program = *found;
   const std::vector<LoweredRank> lowered =
       lower(program, run_symbolically(program), even_sizes(program.spec, key.elements), Bytes{key.element_size});
   ProgramCost cost;
@@ -145,22 +151,91 @@ std::optional<ProgramCost> ProgramCosts::cost(const Operation& operation, const 
     const std::optional<Nanos> time = library_time(*key);
     return time ? std::optional(of_library(*key, *time)) : std::nullopt;
   }
-  if (!key || !program_of(c, std::ssize(key->members))) return std::nullopt;
+  if (!key || !program_fault(c, std::ssize(key->members)).empty()) return std::nullopt;
+  key->carried = c.program.shared();
   key->algorithm = c.algorithm;
   key->parts = c.parts;
   key->inner = c.inner;
   return costs_.get(*key, [&] { return simulated(*key); });
 }
 
-ProgramCosts::Choice ProgramCosts::fastest(const Key& key) const {
-  const ProgramChoice found = fastest_program({.kind = key.collective,
-                                               .elements = key.elements,
-                                               .element_size = Bytes{key.element_size},
-                                               .in_place = works_in_place(key.collective),
-                                               .members = key.members},
-                                              cluster_, options_);
+ProgramQuestion ProgramCosts::question_of(const Key& key) {
+  return {.kind = key.collective,
+          .elements = key.elements,
+          .element_size = Bytes{key.element_size},
+          .in_place = works_in_place(key.collective),
+          .members = key.members};
+}
+
+ProgramCosts::Choice ProgramCosts::fastest(const Key& key) {
+  const ProgramChoice found = fastest_program(question_of(key), cluster_, options_);
   const ProgramRequest& best = found.request;
-  return {best.algorithm, static_cast<std::int32_t>(best.parts), static_cast<std::int32_t>(best.inner), found.time};
+  const Choice generated{
+      best.algorithm, static_cast<std::int32_t>(best.parts), static_cast<std::int32_t>(best.inner), {}, found.time};
+  const std::optional<MadeProgram> own = made(key);
+  return own && own->time < generated.time ? Choice{Algorithm::carried, 1, 0, own->program, own->time} : generated;
+}
+
+// Programs are made for buffers of a power of two, since what is best changes slowly with the size, and then timed for
+// this one.
+std::optional<MadeProgram> ProgramCosts::made(const Key& key) {
+  if (!cluster_.spec().topology) return std::nullopt;
+  Key rounded = key;
+  rounded.elements = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(key.elements)));
+  const std::optional<MadeProgram>& found =
+      made_.get(rounded, [&] { return fastest_made(question_of(rounded), cluster_, options_, store_.get()); });
+  if (!found || rounded.elements == key.elements) return found;
+  Key exact = key;
+  exact.algorithm = Algorithm::carried;
+  exact.parts = 1;
+  exact.carried = found->program.shared();
+  return MadeProgram{found->program, costs_.get(exact, [&] { return simulated(exact); }).time};
+}
+
+bool ProgramCosts::choose_given(Operation& operation, const std::vector<Rank>& members) const {
+  Communication& c = *operation.communication;
+  const auto fits = std::ranges::find_if(given_, [&](const ProgramRef& given) {
+    const CollectiveSpec& spec = given->program.spec;
+    return spec.kind == c.collective && spec.ranks == std::ssize(members) && members.size() > 1;
+  });
+  if (fits == given_.end()) return false;
+  c.algorithm = Algorithm::carried;
+  c.parts = 1;
+  c.inner = 0;
+  c.program = *fits;
+  return true;
+}
+
+bool ProgramCosts::choose_made(Operation& operation, const std::vector<Rank>& members) {
+  const std::optional<Key> key = question(operation, members);
+  if (!key || !cluster_.spec().topology) return false;
+  const std::optional<MadeProgram> found = made(*key);
+  if (!found) return false;
+  Communication& c = *operation.communication;
+  c.algorithm = Algorithm::carried;
+  c.parts = 1;
+  c.inner = 0;
+  c.program = found->program;
+  return true;
+}
+
+std::vector<std::pair<std::string, Nanos>> ProgramCosts::candidates(const Operation& operation,
+                                                                    const std::vector<Rank>& members) {
+  std::vector<std::pair<std::string, Nanos>> named;
+  const std::optional<Key> key = question(operation, members);
+  if (!key) return named;
+  for (const ProgramChoice& choice : rank_programs(question_of(*key), cluster_, options_)) {
+    const ProgramRequest& r = choice.request;
+    named.emplace_back(program_in_words({.collective = r.kind,
+                                         .algorithm = r.algorithm,
+                                         .parts = static_cast<std::int32_t>(r.parts),
+                                         .inner = static_cast<std::int32_t>(r.inner)}),
+                       choice.time);
+  }
+  if (const auto own = made(*key)) named.emplace_back("program " + own->program->origin, own->time);
+  if (const auto native = library_time(*key)) named.emplace_back("native", *native);
+  std::ranges::stable_sort(named, {}, &std::pair<std::string, Nanos>::second);
+  return named;
 }
 
 bool ProgramCosts::choose(Operation& operation, const std::vector<Rank>& members, bool programs_only) {
@@ -173,18 +248,20 @@ bool ProgramCosts::choose(Operation& operation, const std::vector<Rank>& members
     c.algorithm = Algorithm::native;
     c.parts = 1;
     c.inner = 0;
+    c.program = {};
     return true;
   }
   c.algorithm = choice.algorithm;
   c.parts = choice.parts;
   c.inner = choice.inner;
+  c.program = choice.program;
   return true;
 }
 
 std::shared_ptr<ProgramCosts> shared_program_costs(const Cluster& cluster, const Profile& profile) {
-  return cluster.spec().execution.collectives == CollectiveMaker::programs
-             ? std::make_shared<ProgramCosts>(cluster, profile)
-             : nullptr;
+  const bool some = cluster.spec().execution.collectives == CollectiveMaker::programs || !profile.programs.empty() ||
+                    cluster.spec().topology;
+  return some ? std::make_shared<ProgramCosts>(cluster, profile) : nullptr;
 }
 
 }  // namespace weft

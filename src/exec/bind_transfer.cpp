@@ -345,13 +345,16 @@ TransferCall TransferBinder::call(OpId id) const {
     return result;
   }
   const std::int64_t ranks = std::ssize(view_.members(c));
-  if ((library_ || c.algorithm == Algorithm::native) && ranks > 1) {
+  const bool by_library = c.algorithm == Algorithm::native || (library_ && c.algorithm != Algorithm::carried);
+  if (by_library && ranks > 1) {
     result.call.spec = {.kind = c.collective, .ranks = ranks, .pieces = is_divided(c.collective) ? ranks : 1};
   } else {
-    std::optional<ProgramRequest> request = program_of(c, ranks);
-    if (!request) fail("'{}' has no program: {}", describe(op), program_in_words(c));
-    request->in_place = places.in_place;
-    result.call.program = std::make_shared<const Program>(make_program(*request));
+    std::optional<Program> program = transfer_program(c, ranks, places.in_place);
+    if (!program) {
+      fail("'{}' has no program {}: {}", describe(op), places.in_place ? "in place" : "with two buffers",
+           program_in_words(c));
+    }
+    result.call.program = std::make_shared<const Program>(std::move(*program));
     result.call.spec = result.call.program->spec;
   }
   result.call.sizes =

@@ -54,7 +54,8 @@ class TransferBinder {
   const RankView& view_;
   const ParameterStates& parameters_;
   SharedQueues queues_;
-  bool library_;  // all collectives are those of the library beneath, whatever algorithm the plan names
+  bool library_;  // all collectives are those of the library beneath, whatever algorithm the plan names, but for
+                  // programs that it carries
 };
 
 }  // namespace weft

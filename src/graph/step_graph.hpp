@@ -15,6 +15,7 @@
 
 #include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
+#include "collective/carried_program.hpp"
 #include "graph/layout.hpp"
 #include "graph/operand.hpp"
 #include "graph/operation.hpp"
@@ -65,8 +66,9 @@ struct Communication {
   Collective collective = Collective::all_reduce;
   // How it is carried out, chosen when the plan is made (graph/transfer_program.hpp).
   Algorithm algorithm = Algorithm::ring;
-  std::int32_t parts = 1;  // pieces that a message is cut into for pipelining through the ranks
-  std::int32_t inner = 0;  // hierarchical: members of an inner group; 0: no such groups
+  std::int32_t parts = 1;   // pieces that a message is cut into for pipelining through the ranks
+  std::int32_t inner = 0;   // hierarchical: members of an inner group; 0: no such groups
+  ProgramRef program = {};  // carried: what carries it out
   GroupKind group = GroupKind::dp;
   Scope scope = Scope::whole;  // a leg of a substituted transfer may work in the levels of its group
   WireFormat format = {};

@@ -30,8 +30,17 @@ constexpr bool works_in_place(Collective collective) {
   return collective == Collective::all_reduce;
 }
 
-// How a group of so many members carries the transfer out. Nothing for `native`, for a group of one
-// and where program_fault() finds something.
+// The generator's recipe by which a group of so many members carries the transfer out. Nothing for `native`, for a
+// program that the plan carries, for a group of one and where program_fault() finds something.
 std::optional<ProgramRequest> program_of(const Communication& communication, std::int64_t members);
+
+// Why no plan may carry the program, in words; empty where it is proven in all forms of buffers that transfers of its
+// collective may need.
+std::string carried_program_fault(const Program& program);
+
+// The program itself: the one that the plan carries, with this form of buffers, or what its generator makes. Nothing
+// for `native`, for a group of one, where program_fault() finds something, and where a carried program has no such
+// form.
+std::optional<Program> transfer_program(const Communication& communication, std::int64_t members, bool in_place);
 
 }  // namespace weft

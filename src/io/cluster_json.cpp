@@ -14,6 +14,7 @@
 #include "cluster/validate.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/json/json_reader.hpp"
+#include "io/topology/topology_json.hpp"
 
 namespace weft {
 namespace {
@@ -232,7 +233,8 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
   const Place place(value, where);
   const JsonObject& object = place.object;
   object.allow_only(std::vector<std::string>{"name", "device", "nodes", "devices_per_node", "nodes_per_leaf", "levels",
-                                             "overrides", "emulated", "links", "collectives", "runtime", "device_map"});
+                                             "overrides", "emulated", "links", "collectives", "runtime",
+                                             "device_map", "topology"});
   ClusterSpec spec;
   spec.name = object.string("name");
   spec.device = read_device(place);
@@ -245,6 +247,7 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
   });
   spec.execution = read_execution(object);
   if (object.has("device_map")) spec.device_map = object.integers("device_map", 0, kMaxDevices - 1);
+  if (object.has("topology")) spec.topology = SharedTopology(topology_from_json(value.at("topology"), where));
   try {
     validate(spec);
   } catch (const Error& error) {
@@ -269,6 +272,7 @@ json cluster_to_json(const ClusterSpec& spec) {
   if (!spec.overrides.empty()) result["overrides"] = overrides_to_json(spec.overrides);
   if (!spec.device_map.empty()) result["device_map"] = spec.device_map;
   put_execution(spec.execution, result);
+  if (spec.topology) result["topology"] = topology_to_json(*spec.topology);
   return result;
 }
 

@@ -17,6 +17,7 @@
 #include "io/model_json.hpp"
 #include "io/plan_json_limits.hpp"
 #include "io/plan_json_parts.hpp"
+#include "io/program_json.hpp"
 #include "plan/waits.hpp"
 
 namespace weft {
@@ -48,7 +49,7 @@ class PlanReader {
   Plan read() {
     check_version();
     file_.allow_only(std::vector<std::string>{"weft_plan", "policy", "model", "cluster", "layout", "micro_batches",
-                                              "classes", "values", "operations", "waits", "thread_blocks"});
+                                              "classes", "values", "operations", "waits", "thread_blocks", "programs"});
     read_subject();
     rebuild_graph();
     for_each_line(file_, "classes", [&](const JsonObject& line, std::size_t c) { read_class(line, c); });
@@ -257,7 +258,14 @@ class PlanReader {
   }
 
   void read_operations() {
-    const OperationReader reader(counts_);
+    std::vector<ProgramRef> programs;
+    if (file_.has("programs")) {
+      const json& list = file_.array("programs");
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        programs.emplace_back(carried_from_json(list[i], fmt::format("{}: programs[{}]", file_.where(), i)));
+      }
+    }
+    const OperationReader reader(counts_, std::move(programs));
     std::int64_t instances = 0;
     for_each_line(file_, "operations", [&](const JsonObject& line, std::size_t i) {
       check_line_id(line, i);

@@ -124,14 +124,15 @@ Placement ValueReader::placement(const JsonObject& object, const Value& value) c
   return place;
 }
 
-OperationReader::OperationReader(const PlanCounts& counts)
+OperationReader::OperationReader(const PlanCounts& counts, std::vector<ProgramRef> programs)
     : counts_(counts),
+      programs_(std::move(programs)),
       keys_{"id",        "name",  "class",       "chunk",  "layer", "phase",           "role",
             "subject",   "part",  "turn",        "rule",   "leg",   "per_micro_batch", "kind",
             "key_phase", "dtype", "causal_half", "dims",   "reads", "writes",          "communication",
             "origins",   "queue", "blocking",    "product"},
-      communication_keys_{"collective", "algorithm", "parts", "inner",    "group",
-                          "scope",      "wire",      "bytes", "transfer", "sends"},
+      communication_keys_{"collective", "algorithm", "parts",    "inner", "group",  "scope",
+                          "wire",       "bytes",     "transfer", "sends", "program"},
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::update)),
       operands_(names_up_to(Operand::payload)),
@@ -139,7 +140,7 @@ OperationReader::OperationReader(const PlanCounts& counts)
       dtypes_(names_of(kPlanTypes)),
       products_(names_up_to(ProductFormat::fp4)),
       collectives_(names_up_to(Collective::barrier)),
-      algorithms_(names_up_to(Algorithm::native)),
+      algorithms_(names_up_to(Algorithm::carried)),
       groups_(names_of(group_kinds())),
       scopes_(names_up_to(Scope::outer)),
       rules_(names_up_to(Substitution::all_to_all_by_sends)) {}
@@ -208,6 +209,11 @@ Communication OperationReader::read_communication(const JsonObject& object, Elem
   communication.algorithm = static_cast<Algorithm>(object.one_of("algorithm", algorithms_));
   communication.parts = small_integer_or(object, "parts", 1, 1, kMaxTransferParts);
   communication.inner = small_integer_or(object, "inner", 0, 0, kMaxDevices);
+  if (object.has("program")) {
+    communication.program =
+        programs_.empty() ? ProgramRef() : programs_[object.integer("program", 0, std::ssize(programs_) - 1)];
+    if (programs_.empty()) object.reject("program", "left out, because the plan carries no programs");
+  }
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
   communication.group = group_kinds()[object.one_of("group", groups_)];
   if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));

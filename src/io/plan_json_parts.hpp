@@ -39,7 +39,8 @@ class ValueReader {
 
 class OperationReader {
  public:
-  explicit OperationReader(const PlanCounts& counts);
+  // `programs` are those that the plan carries.
+  explicit OperationReader(const PlanCounts& counts, std::vector<ProgramRef> programs = {});
   Operation operation(const JsonObject& object) const;
   // `queues`: how many the operation's class has.
   Issue issue(const JsonObject& object, std::size_t queues) const;
@@ -54,6 +55,7 @@ class OperationReader {
   std::vector<Origin> read_origins(const JsonObject& object) const;
 
   PlanCounts counts_;
+  std::vector<ProgramRef> programs_;
   std::vector<std::string> keys_, communication_keys_, phases_, roles_, operands_, kinds_, dtypes_, products_,
       collectives_, algorithms_, groups_, scopes_, rules_;
 };

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "collective/algorithms.hpp"
 #include "graph/substitute.hpp"
 #include "io/model_json.hpp"
 #include "io/test_plan_files.hpp"
@@ -151,6 +152,25 @@ TEST(PlanFile, HoldsThePartsAndInnerGroupsOfPrograms) {
     reduction->inner = reduction->algorithm == Algorithm::hierarchical ? 2 : 0;
     expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
   }
+}
+
+TEST(PlanFile, CarriesProgramsByValueOnce) {
+  Plan plan = plan_of({"", "gpt2", 1, "local:4", Layout{}, 1});
+  const ProgramRef ring(CarriedProgram{"ring.xml", make_program({.ranks = 4, .parts = 3, .in_place = true})});
+  std::int64_t named = 0;
+  for (Operation& op : plan.graph.operations) {
+    if (!op.communication || op.communication->collective != Collective::all_reduce) continue;
+    op.communication->algorithm = Algorithm::carried;
+    op.communication->parts = 1;
+    op.communication->program = ring;
+    ++named;
+  }
+  ASSERT_GT(named, 1);
+  const std::string text = text_of(plan);
+  const Plan read = read_plan_json(text, "plan.json");
+  expect_same(plan, read);
+  EXPECT_FALSE(verify_plan(read).has_value());
+  EXPECT_EQ(text.find("ring.xml"), text.rfind("ring.xml")) << "it stands in the table alone";
 }
 
 TEST(PlanFile, HoldsTheStagesOfTransfers) {

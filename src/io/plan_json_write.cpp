@@ -14,6 +14,7 @@
 #include "io/model_json.hpp"
 #include "io/plan_json.hpp"
 #include "io/plan_json_limits.hpp"
+#include "io/program_json.hpp"
 
 namespace weft {
 namespace {
@@ -52,11 +53,27 @@ ordered_json value_line(const Plan& plan, std::size_t id) {
   return line;
 }
 
-ordered_json communication_object(const Communication& communication, ElementType dtype) {
+// The programs that a plan's transfers name, each once, in the order in which they are first named.
+std::vector<ProgramRef> programs_of(const Plan& plan) {
+  std::vector<ProgramRef> programs;
+  for (const Operation& op : plan.graph.operations) {
+    if (!op.communication || !op.communication->program) continue;
+    if (std::ranges::find(programs, op.communication->program) == programs.end()) {
+      programs.push_back(op.communication->program);
+    }
+  }
+  return programs;
+}
+
+ordered_json communication_object(const Communication& communication, ElementType dtype,
+                                  const std::vector<ProgramRef>& programs) {
   ordered_json result{{"collective", name_of(communication.collective)},
                       {"algorithm", name_of(communication.algorithm)}};
   if (communication.parts != 1) result["parts"] = communication.parts;
   if (communication.inner != 0) result["inner"] = communication.inner;
+  if (communication.program) {
+    result["program"] = std::ranges::find(programs, communication.program) - programs.begin();
+  }
   result["group"] = name_of(communication.group);
   if (communication.scope != Scope::whole) result["scope"] = name_of(communication.scope);
   const WireFormat& format = communication.format;
@@ -78,7 +95,7 @@ ordered_json dims_array(const OpKey& key) {
   return dims;
 }
 
-ordered_json operation_line(const Plan& plan, std::size_t id) {
+ordered_json operation_line(const Plan& plan, const std::vector<ProgramRef>& programs, std::size_t id) {
   const Operation& op = plan.graph.operations[id];
   const Issue& issue = plan.issues[id];
   ordered_json line{{"id", id}, {"name", describe(op)}, {"class", op.rank_class.value}};
@@ -102,7 +119,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   for (const Read& read : op.reads) line["reads"].push_back({name_of(read.operand), read.value.value, read.distance});
   line["writes"] = ordered_json::array();
   for (const Write& write : op.writes) line["writes"].push_back({name_of(write.operand), write.value.value});
-  if (op.communication) line["communication"] = communication_object(*op.communication, op.key.dtype);
+  if (op.communication) line["communication"] = communication_object(*op.communication, op.key.dtype, programs);
   for (const Origin& origin : op.origins) {
     line["origins"].push_back({origin.operation.value, origin.axis, origin.begin, origin.end, origin.of});
   }
@@ -202,6 +219,11 @@ void write_plan_json(std::ostream& out, const Plan& plan) {
       << ",\n\"layout\":" << json_text(layout_to_json(plan.layout))
       << ",\n\"micro_batches\":" << plan.graph.micro_batches;
   if (plan.thread_blocks > 0) out << ",\n\"thread_blocks\":" << plan.thread_blocks;
+  const std::vector<ProgramRef> programs = programs_of(plan);
+  if (!programs.empty()) {
+    out << ",\n\"programs\":";
+    write_lines(out, programs.size(), "", [&](std::size_t i) { return json_text(carried_to_json(*programs[i])); });
+  }
   out << ",\n\"classes\":[";
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     out << (c == 0 ? "\n" : ",\n");
@@ -210,7 +232,8 @@ void write_plan_json(std::ostream& out, const Plan& plan) {
   out << "],\n\"values\":";
   write_lines(out, plan.graph.values.size(), "", [&](std::size_t i) { return json_text(value_line(plan, i)); });
   out << ",\n\"operations\":";
-  write_lines(out, plan.graph.operations.size(), "", [&](std::size_t i) { return json_text(operation_line(plan, i)); });
+  write_lines(out, plan.graph.operations.size(), "",
+              [&](std::size_t i) { return json_text(operation_line(plan, programs, i)); });
   if (!plan.waits.empty()) {
     out << ",\n\"waits\":";
     const std::size_t lines = (plan.waits.size() + kRowsPerLine - 1) / kRowsPerLine;

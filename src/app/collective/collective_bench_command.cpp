@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/cluster/topology_inputs.hpp"
 #include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
@@ -42,6 +43,9 @@ void declare(Flags& flags) {
       "cluster", "SPEC",
       "links that pace the threads, e.g. local:4,nic=200Mb/s or a JSON file; without it they run at memory speed",
       kRanks);
+  flags.value("topology", "NAME|FILE",
+              "the wiring of --cluster (what weft cluster show takes), which paces instead of its levels", kRanks);
+  declare_topology_flags(flags);
   flags.value("slowdown", "F", "all links of --cluster slower by this factor (default: 1)", kRanks);
   flags.value("collective", "A,B", "what to time (default: all_reduce)");
   flags.value("size", "A,B", "sizes of the whole buffer (default: 64KiB,1MiB,16MiB)");
@@ -355,8 +359,12 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   std::optional<Cluster> cluster;
   if (const auto text = flags.text("cluster")) {
     if (processes) fail("--cluster: paces threads; processes measure their links");
-    cluster.emplace(names_a_file(*text) ? read_cluster_json(read_text_file(*text), *text) : parse_cluster(*text));
+    ClusterSpec spec = names_a_file(*text) ? read_cluster_json(read_text_file(*text), *text) : parse_cluster(*text);
+    if (const auto name = flags.text("topology")) spec.topology = SharedTopology(find_topology(flags, *name));
+    cluster.emplace(std::move(spec));
     options.cluster = &*cluster;
+  } else if (flags.given("topology")) {
+    fail("--topology: says over which links the ranks of --cluster talk, which is not given");
   } else if (options.slowdown != 1) {
     fail("--slowdown: slows the links of --cluster, which is not given");
   }

@@ -14,20 +14,23 @@
 #include "app/version.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "base/table.hpp"
 #include "base/text.hpp"
 #include "collective/fuse.hpp"
 #include "collective/synthesis/synthesized_program.hpp"
 #include "io/msccl/msccl_xml.hpp"
 #include "study/collective/program_numbers.hpp"
+#include "study/collective/sized_synthesis.hpp"
 
 namespace weft {
 namespace {
 
-const std::vector<std::string> kSynthesized = {"all_gather", "reduce_scatter", "all_reduce"};
+const std::vector<std::string> kSynthesized = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all"};
 constexpr std::int64_t kMostParts = 64, kMostPieces = 1024;
 
 SynthesisRequest read_request(const Flags& flags) {
-  static constexpr Collective kKinds[] = {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce};
+  static constexpr Collective kKinds[] = {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce,
+                                          Collective::all_to_all};
   SynthesisRequest request;
   request.kind = kKinds[flags.one_of("collective", kSynthesized).value_or(0)];
   request.in_place = flags.is_set("in-place");
@@ -113,6 +116,96 @@ nlohmann::ordered_json synthesis_in_json(const Topology& topology, const Synthes
   return json;
 }
 
+void write_program(const Flags& flags, const Program& program, Bytes least, Bytes most) {
+  const auto file = flags.text("out");
+  if (!file) return;
+  MscclOptions options;
+  options.name = fmt::format("{}_synthesized_{}", name_of(program.spec.kind), program.spec.ranks);
+  options.min_bytes = least.value;
+  options.max_bytes = most.value;
+  const std::string text = write_msccl_xml(fused(program), options);
+  write_text_file(*file, [&](std::ostream& xml) { xml << text; });
+}
+
+std::vector<ProgramRef> read_rivals(const std::vector<std::string>& files, const SynthesisRequest& request,
+                                    std::size_t ranks) {
+  std::vector<ProgramRef> rivals;
+  for (const std::string& file : files) {
+    Program program = read_msccl_xml(read_text_file(file), file);
+    if (program.spec.kind != request.kind || program.spec.ranks != static_cast<std::int64_t>(ranks)) {
+      fail("{}: is a program for {} of {} ranks, not {} of {}", file, name_of(program.spec.kind), program.spec.ranks,
+           name_of(request.kind), ranks);
+    }
+    if (const auto violation = first_violation(program)) fail("{}: not safe: {}", file, *violation);
+    rivals.emplace_back(CarriedProgram{file, std::move(program)});
+  }
+  return rivals;
+}
+
+std::string sizes_in_words(const Topology& topology, const std::vector<SizedSynthesis>& sizes) {
+  TextTable table({"size", "program", "time", "made", "generator", "ring", "tree", "file"});
+  for (const SizedSynthesis& sized : sizes) {
+    const auto time_of = [&](const SizedCandidate* candidate) {
+      return candidate != nullptr ? format_time(candidate->time) : std::string("-");
+    };
+    const auto named = [&](std::string_view name) -> const SizedCandidate* {
+      for (const SizedCandidate& c : sized.candidates) {
+        if (c.origin == ProgramOrigin::generator && c.name.substr(0, c.name.find(' ')) == name) return &c;
+      }
+      return nullptr;
+    };
+    const SizedCandidate& best = sized.candidates.front();
+    table.add_row({format_bytes(sized.size), best.name, format_time(best.time),
+                   time_of(sized.best_of(ProgramOrigin::made)), time_of(sized.best_of(ProgramOrigin::generator)),
+                   time_of(named("ring")), time_of(named("tree")), time_of(sized.best_of(ProgramOrigin::file))});
+  }
+  return fmt::format("{}: simulated, alone on its links; the program of every row is proven\n{}", topology.name,
+                     table.to_string());
+}
+
+nlohmann::ordered_json sizes_in_json(const Topology& topology, const SynthesisRequest& request,
+                                     const std::vector<SizedSynthesis>& sizes) {
+  nlohmann::ordered_json json;
+  json["version"] = kVersion;
+  json["topology"] = topology.name;
+  json["collective"] = name_of(request.kind);
+  json["sizes"] = nlohmann::ordered_json::array();
+  for (const SizedSynthesis& sized : sizes) {
+    nlohmann::ordered_json row{{"size_bytes", sized.size.value}, {"candidates", nlohmann::ordered_json::array()}};
+    for (const SizedCandidate& c : sized.candidates) {
+      row["candidates"].push_back({{"program", c.name}, {"origin", name_of(c.origin)}, {"time_s", seconds(c.time)}});
+    }
+    json["sizes"].push_back(std::move(row));
+  }
+  return json;
+}
+
+// Latency counts: all programs that there are for these sizes, timed.
+int synthesize_for_sizes(const Flags& flags, const Topology& topology, const SynthesisRequest& request,
+                         std::ostream& out) {
+  for (const char* other : {"parts", "pieces"}) {
+    if (flags.given(other)) fail("--{}: is not for --size, which tries several", other);
+  }
+  if (request.kind == Collective::all_to_all && request.in_place) {
+    fail("--in-place: an all_to_all is made for two buffers");
+  }
+  std::vector<SizedSynthesis> sizes;
+  const std::vector<ProgramRef> rivals = read_rivals(flags.texts(), request, topology.devices().size());
+  for (const std::string& text : split(*flags.text("size"), ',')) {
+    const Bytes size = parse_bytes(text, "--size");
+    if (size.value < 1) fail("--size {}: there is nothing to move", text);
+    sizes.push_back(synthesize_for_size(topology, {request.kind, request.in_place, size, rivals}));
+    if (const auto violation = first_violation(sizes.back().candidates.front().program)) {
+      throw UnsafePlan(fmt::format("the program for {} is wrong: {}", topology.name, *violation));
+    }
+  }
+  if (flags.given("out") && sizes.size() > 1) fail("--out: takes one program; give one --size");
+  write_program(flags, sizes.front().candidates.front().program, Bytes{0}, sizes.front().size);
+  out << (flags.is_set("json") ? json_text(sizes_in_json(topology, request, sizes), 2) + "\n"
+                               : sizes_in_words(topology, sizes));
+  return kOk;
+}
+
 }  // namespace
 
 int run_collective_synthesize_command(const Arguments& arguments, std::ostream& out, std::ostream&) {
@@ -120,7 +213,9 @@ int run_collective_synthesize_command(const Arguments& arguments, std::ostream& 
               "Makes a program for the links of a machine: spanning trees that reach the rate of its slowest cut.",
               "weft collective synthesize --topology dgx1-v100 --collective all_gather --out dgx1.xml");
   flags.value("topology", "NAME|FILE", "what weft cluster show takes: dgx-a100:2, mi250, local:4, a file");
-  flags.value("collective", "NAME", "all_gather (default), reduce_scatter or all_reduce");
+  flags.positionals("files", "with --size: programs as MSCCL XML to compare with");
+  flags.value("collective", "NAME", "all_gather (default), reduce_scatter, all_reduce, or with --size all_to_all");
+  flags.value("size", "S,S,...", "buffers so large, latency counts: the fastest of many programs by simulation");
   flags.value("parts", "P", "messages are cut into so many that follow each other, for deep trees (default: 1)");
   flags.value("pieces", "K", "at most so many pieces of a rank travel on ways of their own (default: 64)");
   flags.toggle("in-place", "input and output are one buffer");
@@ -134,16 +229,14 @@ int run_collective_synthesize_command(const Arguments& arguments, std::ostream& 
   require_outputs_can_be_written(flags, {}, {"out"});
   const SynthesisRequest request = read_request(flags);
   const Topology topology = find_topology(flags, *name);
+  if (flags.given("size")) return synthesize_for_sizes(flags, topology, request, out);
+  if (!flags.texts().empty()) fail("{}: files are compared for a --size", flags.texts().front());
+  if (request.kind == Collective::all_to_all) fail("--collective all_to_all: is made for a --size, e.g. --size 1MiB");
   const Synthesis synthesis = synthesize(topology, request);
   if (const auto violation = first_violation(synthesis.program)) {
     throw UnsafePlan(fmt::format("the program for {} is wrong: {}", topology.name, *violation));
   }
-  if (const auto file = flags.text("out")) {
-    MscclOptions options;
-    options.name = fmt::format("{}_synthesized_{}", name_of(request.kind), synthesis.program.spec.ranks);
-    const std::string text = write_msccl_xml(fused(synthesis.program), options);
-    write_text_file(*file, [&](std::ostream& xml) { xml << text; });
-  }
+  write_program(flags, synthesis.program, Bytes{0}, Bytes{MscclOptions{}.max_bytes});
   if (flags.is_set("json")) {
     out << json_text(synthesis_in_json(topology, synthesis, request), 2) << "\n";
   } else {

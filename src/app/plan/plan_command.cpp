@@ -14,6 +14,7 @@
 #include "app/network_inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/page/page_sources.hpp"
+#include "app/plan/collective_choice_report.hpp"
 #include "app/plan/explain_report.hpp"
 #include "app/plan/launch_gain_report.hpp"
 #include "app/plan/plan_files.hpp"
@@ -201,6 +202,11 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
   const std::optional<LaunchGain> gain = gain_over_launch(study, launched);
   nlohmann::ordered_json json = explained_json(study, explained);
+  std::vector<CollectiveChoice> choices;
+  if (explains(flags) && has_program_choice(inputs)) {
+    choices = collective_choices(study, study.best, profile);
+    json["policies"][study.policies[study.best].policy]["collective_choices"] = collective_choice_json(choices);
+  }
   add_launch_gain(json, gain);
   add_ignored_flags(json, ignored);
   if (compression) json["compression"] = compression_choice_line(*compression);
@@ -216,6 +222,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     if (devices) out << fmt::format("--device-map auto: {}\n\n", device_map_line(*devices));
     if (compression) print_compression(*compression, explains(flags), out);
     print_explained(flags, study, explained, launch_gain_line(gain), out);
+    if (!choices.empty()) out << collective_choice_text(choices);
     out << written_line(written);
   }
   return fits && study.failed.empty() ? kOk : kAnswerIsNo;

@@ -15,6 +15,8 @@
 #include "io/layout_json.hpp"
 #include "io/model_json.hpp"
 #include "io/profile_json.hpp"
+#include "io/program_json.hpp"
+#include "io/topology/topology_json.hpp"
 #include "study/run/agreed_plans.hpp"
 
 namespace weft {
@@ -106,7 +108,17 @@ std::string dropout_in_words(const Transformer& model, const Layout& layout) {
 }
 
 void add_inputs(const Inputs& inputs, bool links_given, Collector& to) {
-  [[maybe_unused]] const auto& [model, cluster, layout, options, budget_s, search_seed, reserve, remarks] = inputs;
+  [[maybe_unused]] const auto& [model, cluster, layout, options, budget_s, search_seed, reserve, programs,
+                                program_store, remarks] = inputs;
+  // Where they are kept may differ; what they are may not.
+  std::string carried, origins;
+  for (const ProgramRef& program : programs) {
+    carried += digest_of(json_text(program_to_json(program->program)));
+    origins += fmt::format("{}{}", origins.empty() ? "" : ",", program->origin);
+  }
+  to.add("--program", carried, programs.empty() ? "(none)" : origins);
+  const std::string wiring = cluster.topology ? json_text(topology_to_json(*cluster.topology)) : "";
+  to.add("--topology", wiring.empty() ? "" : digest_of(wiring), wiring.empty() ? "(none)" : (*cluster.topology).name);
   ordered_json laid_out = layout_to_json(layout);
   ordered_json shape = model_to_json(model);
   for (ordered_json* json : {&laid_out, &shape}) json->erase("dropout");

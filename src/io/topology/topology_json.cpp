@@ -65,7 +65,7 @@ Topology topology_from_json(const nlohmann::json& value, const std::string& file
   return topology;
 }
 
-std::string write_topology_json(const Topology& topology) {
+nlohmann::ordered_json topology_to_json(const Topology& topology) {
   nlohmann::ordered_json json;
   json["topology"] = topology.name;
   json["vertices"] = nlohmann::ordered_json::array();
@@ -84,7 +84,11 @@ std::string write_topology_json(const Topology& topology) {
                              {"latency", fmt::format("{}ns", link.latency.value)},
                              {"directions", "one"}});
   }
-  return json_text(json, 2) + "\n";
+  return json;
+}
+
+std::string write_topology_json(const Topology& topology) {
+  return json_text(topology_to_json(topology), 2) + "\n";
 }
 
 }  // namespace weft

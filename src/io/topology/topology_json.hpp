@@ -10,7 +10,8 @@ namespace weft {
 
 // Throws Error with the file, the key, the value and what was allowed.
 Topology topology_from_json(const nlohmann::json& value, const std::string& file_name);
-// Reading what this writes gives the same topology.
+// Reading what these write gives the same topology.
+nlohmann::ordered_json topology_to_json(const Topology& topology);
 std::string write_topology_json(const Topology& topology);
 
 }  // namespace weft

@@ -289,7 +289,10 @@ std::optional<Violation> check_algorithms(const Plan& plan) {
     if (c.transfer < 0) continue;
     const Operation& other = *first.try_emplace(c.transfer, &op).first->second;
     const Communication& agreed = *other.communication;
-    if (agreed.algorithm == c.algorithm && agreed.parts == c.parts && agreed.inner == c.inner) continue;
+    if (agreed.algorithm == c.algorithm && agreed.parts == c.parts && agreed.inner == c.inner &&
+        agreed.program == c.program) {
+      continue;
+    }
     const auto name = [&](const Operation& o) {
       return fmt::format("{} carries out '{}' as a {}", plan.graph.classes[o.rank_class.index()].name, describe(o),
                          program_in_words(*o.communication));

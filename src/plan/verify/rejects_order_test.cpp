@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "collective/algorithms.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/test_plans.hpp"
 
@@ -114,6 +115,28 @@ TEST_F(Rejects, MembersOfOneTransferWithDifferentAlgorithms) {
   op("stage 1", "norm_reduce optimizer").communication->algorithm = Algorithm::direct;
   expect(Rule::collective_order, {"members of one transfer disagree", "stage 0 carries out 'norm_reduce optimizer'",
                                   "stage 1 carries out", "direct"});
+}
+
+TEST_F(Rejects, CarriedProgramsThatAreNotProven) {
+  Program pair = make_program({.ranks = 2, .in_place = true});
+  const auto carry = [&](const Program& program) {
+    const ProgramRef carried(CarriedProgram{"pair.xml", program});
+    for (const char* stage_name : {"stage 0", "stage 1"}) {
+      Communication& c = *op(stage_name, "norm_reduce optimizer").communication;
+      c.algorithm = Algorithm::carried;
+      c.parts = 1;
+      c.program = carried;
+    }
+  };
+  carry(pair);
+  EXPECT_FALSE(verify_plan(plan_).has_value()) << verify_plan(plan_)->message;
+  pair.ranks[1].blocks[0].steps.pop_back();
+  carry(pair);
+  expect(Rule::program, {"program 'pair.xml'", "norm_reduce optimizer", "is not safe"});
+  carry(make_program({.ranks = 3, .in_place = true}));
+  expect(Rule::collective_order, {"program 'pair.xml' is for 3 ranks, but the group has 2"});
+  carry(make_program({.kind = Collective::all_gather, .ranks = 2}));
+  expect(Rule::collective_order, {"program 'pair.xml' is for all_gather, not all_reduce"});
 }
 
 TEST_F(Rejects, MembersOfOneTransferWithDifferentParts) {

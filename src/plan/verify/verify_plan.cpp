@@ -9,6 +9,7 @@
 #include "plan/happens_before.hpp"
 #include "plan/memory/use.hpp"
 #include "plan/verify/hazards.hpp"
+#include "plan/verify/programs.hpp"
 #include "plan/verify/provenance.hpp"
 
 namespace weft {
@@ -81,6 +82,7 @@ std::optional<Violation> check_memory(const Plan& plan, const VerifyOptions& opt
 std::optional<Violation> check_unfolded(const WholePlan& whole, const VerifyOptions& options) {
   const Plan& plan = whole.plan();
   if (auto violation = check_algorithms(plan)) return violation;
+  if (auto violation = check_carried_programs(plan)) return violation;
   if (auto violation = check_queues(plan)) return violation;
   if (auto violation = check_collective_order(whole)) return violation;
   const RunOrder order = find_run_order(whole.unfolded());
@@ -97,6 +99,8 @@ std::string_view name_of(Rule rule) {
       return "provenance";
     case Rule::collective_order:
       return "collective order";
+    case Rule::program:
+      return "program";
     case Rule::deadlock:
       return "deadlock";
     case Rule::hazard:

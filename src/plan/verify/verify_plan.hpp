@@ -8,7 +8,7 @@
 
 namespace weft {
 
-enum class Rule { provenance, collective_order, deadlock, hazard, memory };
+enum class Rule { provenance, collective_order, program, deadlock, hazard, memory };
 std::string_view name_of(Rule rule);
 
 struct Violation {
@@ -25,6 +25,7 @@ struct VerifyOptions {
 //   provenance        the operations are those of the model and layout, each done exactly once
 //   collective order  members of a group issue its transfers to matching queues, in the same order, and carry each out
 //                     alike
+//   program           programs that the plan carries are proven for every timing
 //   deadlock          queue orders, dependencies and transfers across ranks allow an order to run in
 //   hazard            every value lies inside its class's memory; nothing is read before it is written, or overwritten
 //                     while it may still be read

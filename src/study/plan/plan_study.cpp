@@ -1,11 +1,13 @@
 #include "study/plan/plan_study.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/error.hpp"
@@ -157,10 +159,40 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
   return study;
 }
 
+// Whoever names a program wants it to run.
+void require_programs_used(const PlanStudy& study) {
+  for (const ProgramRef& given : study.inputs.programs) {
+    const CollectiveSpec& spec = given->program.spec;
+    std::set<std::string> groups;
+    bool used = false;
+    for (const PolicyStudy& policy : study.policies) {
+      const StepGraph& graph = policy.plan().graph;
+      for (const Operation& op : graph.operations) {
+        if (!op.communication || op.communication->collective != spec.kind) continue;
+        const Communication& c = *op.communication;
+        used = used || c.program == given;
+        const std::int64_t size = graph.classes[op.rank_class].group(c.group).scoped(c.scope).view.size;
+        if (size > 1) groups.insert(fmt::format("{} of {} ranks", name_of(c.group), size));
+      }
+    }
+    if (used) continue;
+    fail("--program {}={}: the program is for {} ranks; {}", name_of(spec.kind), given->origin, spec.ranks,
+         groups.empty() ? std::string("no transfer of the plan is such a collective")
+                        : fmt::format("the plan has {} in groups {}", name_of(spec.kind), fmt::join(groups, ", ")));
+  }
+}
+
 }  // namespace
 
-PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs,
+Profile with_programs(Profile profile, const Inputs& inputs) {
+  profile.programs = inputs.programs;
+  profile.store = inputs.program_store;
+  return profile;
+}
+
+PlanRequest request_of(const Inputs& inputs, const Profile& known, std::size_t jobs,
                        std::shared_ptr<ProgramCosts> programs) {
+  const Profile profile = with_programs(known, inputs);
   const auto cluster = std::make_shared<const Cluster>(inputs.cluster);
   if (!programs) programs = shared_program_costs(*cluster, profile);
   PlanSearch search;
@@ -223,11 +255,14 @@ Throughput throughput_of(const Transformer& model, const Layout& l, const StepGr
           .causal = rates(useful.value - passes * masked, executed.value - (passes + again) * masked)};
 }
 
-PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
+PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& known,
                      const OnProgress& on_progress) {
-  return study_all(inputs, policies, profile, [&](std::size_t i, const Problem& problem) {
+  const Profile profile = with_programs(known, inputs);
+  PlanStudy study = study_all(inputs, policies, profile, [&](std::size_t i, const Problem& problem) {
     return study_policy(inputs, problem, policies[i], profile, on_progress);
   });
+  require_programs_used(study);
+  return study;
 }
 
 PlanStudy study_given_plans(const Inputs& inputs, const std::vector<std::shared_ptr<const WholePlan>>& plans,

@@ -115,6 +115,8 @@ Throughput throughput_of(const Transformer& model, const Layout& layout, const S
 // `on_progress` may be empty; the policies that search are its tasks.
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
                      const OnProgress& on_progress = {});
+// Adds the programs that the inputs name, and where those made for a topology are kept.
+Profile with_programs(Profile profile, const Inputs& inputs);
 // Returns the request that make_plan and decide_overlap take. Policies that search simulate on `jobs` threads.
 // `programs` holds what is already known of Weft's own programs (cost/program_cost.hpp).
 PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1,

@@ -1,0 +1,134 @@
+// Programs from files in plans and runs, and programs made for a topology.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/test_cli.hpp"
+#include "base/test_folder.hpp"
+#include "collective/algorithms.hpp"
+#include "io/msccl/msccl_xml.hpp"
+#include "kernels/kernels.hpp"
+
+namespace weft {
+namespace {
+
+constexpr const char* kSmall =
+    "--layers 2 --hidden 32 --heads 4 --seq 16 --micro-batch 2 --cluster local:4,nic=200Mb/s --policy ddp ";
+
+class Programs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_read_msccl_xml()) GTEST_SKIP() << "built without pugixml";
+  }
+  std::string file(const std::string& name, const ProgramRequest& request) const {
+    return folder_.write(name, write_msccl_xml(make_program(request)));
+  }
+  test::ScratchFolder folder_{"program_inputs"};
+};
+
+TEST_F(Programs, APlanCarriesThemAndIsProven) {
+  const std::string tree = file("tree.xml", {.algorithm = Algorithm::tree, .ranks = 4, .in_place = true});
+  const std::string out = folder_.file("out");
+  const CliResult plan = weft_cli(fmt::format("plan {}--program all_reduce={} --out {} --json", kSmall, tree, out));
+  ASSERT_EQ(plan.code, kOk) << plan.err;
+  EXPECT_TRUE(contains(plan.out, "program tree.xml")) << plan.out;
+  const CliResult verified = weft_cli(fmt::format("verify {}/plan.json", out));
+  EXPECT_EQ(verified.code, kOk) << verified.out << verified.err;
+  const CliResult simulated = weft_cli(fmt::format("simulate {}/plan.json --json", out));
+  ASSERT_EQ(simulated.code, kOk) << simulated.err;
+  const auto step = [](const CliResult& r) { return nlohmann::json::parse(r.out)["policies"]["ddp"]["step_s"]; };
+  EXPECT_EQ(step(plan), step(simulated));
+}
+
+TEST_F(Programs, AreRefusedWithTheReason) {
+  const auto refused = [&](const std::string& program, const std::string& why) {
+    const CliResult plan = weft_cli(fmt::format("plan {}--program {}", kSmall, program));
+    EXPECT_EQ(plan.code, kBadInput);
+    EXPECT_TRUE(contains(plan.err, why)) << plan.err;
+  };
+  const std::string three = file("three.xml", {.ranks = 3, .in_place = true});
+  refused("all_reduce=" + three, "the program is for 3 ranks; the plan has all_reduce in groups dp of 4 ranks");
+  refused("all_gather=" + three, "three.xml is a program for all_reduce");
+  refused("all_gather=" + file("gather.xml", {.kind = Collective::all_gather, .ranks = 4}),
+          "no transfer of the plan is such a collective");
+  refused("broadcast=" + three, "'broadcast' is not all_reduce, reduce_scatter, all_gather or all_to_all");
+  refused(three, "is not COLLECTIVE=FILE");
+  std::string text = write_msccl_xml(make_program({.ranks = 4, .in_place = true}));
+  const std::size_t reduce = text.find("\"rrc\"");
+  ASSERT_NE(reduce, std::string::npos);
+  text.replace(reduce, 5, "\"r\"");  // stores what it should add
+  refused("all_reduce=" + folder_.write("wrong.xml", text), "wrong.xml is not taken: ");
+}
+
+// The sums of two algorithms differ in their rounding alone.
+TEST_F(Programs, ARunWithThemTrainsAsOneRankDoes) {
+  if (!kernels_available()) GTEST_SKIP() << "built without libtorch";
+  const std::string shape = "--layers 2 --hidden 32 --heads 4 --seq 16 --steps 4 --json ";
+  const auto losses = [&](const std::string& flags) {
+    const CliResult run = weft_cli("run " + shape + flags);
+    EXPECT_EQ(run.code, kOk) << run.err;
+    const auto policies = nlohmann::json::parse(run.out)["policies"];
+    return policies.front()["losses"].get<std::vector<double>>();
+  };
+  const std::vector<double> one = losses("--micro-batch 8 --cluster local:1 --policy serial");
+  const std::string tree = file("tree.xml", {.algorithm = Algorithm::tree, .ranks = 4, .in_place = true});
+  const std::string gather =
+      file("gather.xml", {.algorithm = Algorithm::direct, .kind = Collective::all_gather, .ranks = 4});
+  const std::string scatter =
+      file("scatter.xml",
+           {.algorithm = Algorithm::direct, .kind = Collective::reduce_scatter, .ranks = 4, .in_place = true});
+  const std::string four = "--micro-batch 2 --cluster local:4,nic=1Gb/s ";
+  for (const std::string& flags :
+       {four + "--policy ddp --program all_reduce=" + tree,
+        four + "--zero 3 --policy fsdp --program all_gather=" + gather + ",reduce_scatter=" + scatter,
+        four + "--zero 1 --policy serial --program all_gather=" + gather + ",reduce_scatter=" + scatter}) {
+    const std::vector<double> ranks = losses(flags);
+    ASSERT_EQ(ranks.size(), one.size()) << flags;
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(ranks[i], one[i], 2e-4 * one[i]) << flags;
+  }
+}
+
+// A wiring whose last link is slow: four ranks on a line cannot keep a ring busy, and trees made for it are faster.
+TEST_F(Programs, AreMadeForATopologyAndKept) {
+  const std::string topology = folder_.write("line.json", R"({"topology": "line",
+    "vertices": [{"name": "a", "kind": "device"}, {"name": "b", "kind": "device"}, {"name": "c", "kind": "device"},
+                 {"name": "d", "kind": "device"}],
+    "links": [{"from": "a", "to": "b", "bandwidth": "25MB/s", "latency": "50us"},
+              {"from": "b", "to": "c", "bandwidth": "25MB/s", "latency": "50us"},
+              {"from": "c", "to": "d", "bandwidth": "25MB/s", "latency": "50us"}]})");
+  const std::string cache = folder_.file("cache");
+  const auto plan = [&](const std::string& more) {
+    const CliResult result =
+        weft_cli(fmt::format("plan {}--topology {} --cache {} --explain {}", kSmall, topology, cache, more));
+    EXPECT_EQ(result.code, kOk) << result.err;
+    return result.out;
+  };
+  const std::string words = plan("");
+  EXPECT_TRUE(contains(words, "What carries out the collectives")) << words;
+  EXPECT_TRUE(contains(words, "for line")) << words;
+  EXPECT_FALSE(std::filesystem::is_empty(cache));
+  for (const auto& entry : std::filesystem::directory_iterator(cache)) {
+    std::ofstream(entry.path()) << "{ broken";
+  }
+  EXPECT_EQ(plan(""), words) << "broken files are made anew";
+  const CliResult wrong = weft_cli(fmt::format("plan {}--topology dgx1-v100", kSmall));
+  EXPECT_EQ(wrong.code, kBadInput);
+  EXPECT_TRUE(contains(wrong.err, "has 8 devices; the cluster has 4")) << wrong.err;
+}
+
+TEST_F(Programs, GpusTakeThemWhereTheLibraryIsSlower) {
+  const CliResult plan = weft_cli(
+      "plan --model gpt2 --layers 2 --cluster dgx1-v100:1 --topology dgx1-v100 --cache none --policy ddp --explain "
+      "--json");
+  ASSERT_EQ(plan.code, kOk) << plan.err;
+  const auto choices = nlohmann::json::parse(plan.out)["policies"]["ddp"]["collective_choices"];
+  ASSERT_FALSE(choices.empty());
+  for (const auto& choice : choices) {
+    ASSERT_GE(choice["candidates"].size(), 2U) << choice;
+    EXPECT_EQ(choice["chosen"], choice["candidates"][0]["program"]) << choice;  // fastest first
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,154 @@
+#include "collective/synthesis/program_family.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "cluster/topology_cuts.hpp"
+#include "collective/algorithm/holdings.hpp"
+#include "collective/synthesis/list_schedule.hpp"
+#include "collective/synthesis/synthesized_program.hpp"
+
+namespace weft {
+namespace {
+
+// Messages below this cost more latency than finer pieces could save.
+constexpr double kLeastMessage = 512;
+// Lists with more messages take longer to find than they are worth.
+constexpr std::int64_t kMaxListMessages = 40'000;
+
+struct Sources {
+  std::string name;
+  std::vector<std::int32_t> ranks;  // of each chunk, ascending
+};
+
+void copy_along(Holdings& holdings, const std::vector<ScheduledMessage>& messages) {
+  for (const ScheduledMessage& m : messages) holdings.copy({.from = m.from, .to = m.to, .pieces = {m.chunk}});
+}
+
+// The messages were scheduled in the turned topology: sums take their ways backwards, the last first.
+void reduce_along(Holdings& holdings, const std::vector<ScheduledMessage>& messages) {
+  for (auto m = messages.rbegin(); m != messages.rend(); ++m) {
+    holdings.reduce({.from = m->to, .to = m->from, .pieces = {m->chunk}});
+  }
+}
+
+Program list_program(const Topology& topology, const FamilyRequest& request, const Sources& sources) {
+  const auto chunks = static_cast<std::int64_t>(sources.ranks.size());
+  const double bytes = request.bytes / static_cast<double>(chunks);
+  ProgramBuilder builder("list", {request.kind, std::ssize(topology.devices()), 0, chunks}, request.in_place);
+  Holdings holdings(builder);
+  if (request.kind != Collective::all_gather) {
+    reduce_along(holdings, schedule_to_all(reversed(topology), sources.ranks, bytes));
+  }
+  if (request.kind != Collective::reduce_scatter) {
+    copy_along(holdings, schedule_to_all(topology, sources.ranks, bytes));
+  }
+  holdings.settle();
+  return std::move(builder).finish();
+}
+
+// Every rank a source of so many chunks.
+Sources all_ranks(std::int64_t ranks, std::int64_t chunks) {
+  Sources sources{fmt::format("list of {} chunk{} a rank", chunks, chunks == 1 ? "" : "s"), {}};
+  for (std::int64_t i = 0; i < ranks * chunks; ++i) {
+    sources.ranks.push_back(static_cast<std::int32_t>(i / chunks));
+  }
+  return sources;
+}
+
+std::vector<Sources> sources_for(const Topology& topology, const FamilyRequest& request) {
+  const std::vector<std::int32_t> devices = topology.devices();
+  const auto ranks = static_cast<std::int64_t>(devices.size());
+  std::vector<Sources> all;
+  for (const std::int64_t chunks : {1, 2, 4}) {
+    const bool too_small = chunks > 1 && request.bytes / static_cast<double>(ranks * chunks) < kLeastMessage;
+    if (!too_small && ranks * ranks * chunks <= kMaxListMessages) all.push_back(all_ranks(ranks, chunks));
+  }
+  if (request.kind != Collective::all_reduce) return all;
+  std::map<std::int64_t, std::int32_t> first_of_node;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    first_of_node.try_emplace(topology.vertices[devices[rank]].node, rank);
+    // With many ranks, those that come first stand for all.
+    if (ranks <= 16 || rank < 4) all.push_back({fmt::format("list to and from rank {}", rank), {rank}});
+  }
+  if (first_of_node.size() > 1 && std::ssize(first_of_node) < ranks) {
+    Sources leaders{"list to and from a rank of every node", {}};
+    for (const auto& [node, rank] : first_of_node) leaders.ranks.push_back(rank);
+    all.push_back(leaders);
+  }
+  return all;
+}
+
+void add_forests(const Topology& topology, const FamilyRequest& request, std::vector<FamilyMember>& family) {
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;  // pieces, parts
+  for (const std::int64_t pieces : {1, 4, 64}) {
+    for (const std::int64_t parts : {1, 2, 4, 8, 16}) {
+      Synthesis forest;
+      try {
+        forest = synthesize(topology, {request.kind, request.in_place, parts, pieces});
+      } catch (const Error&) {  // a wiring that trees cannot be packed into; lists remain
+        return;
+      }
+      const std::int64_t all = forest.program.spec.pieces;
+      if (parts > 1 && request.bytes / static_cast<double>(all) < kLeastMessage) break;
+      if (!seen.insert({all / parts, parts}).second) continue;
+      family.push_back({fmt::format("forest of {} pieces in {} part{}", all / parts, parts, parts == 1 ? "" : "s"),
+                        std::move(forest.program)});
+    }
+  }
+}
+
+Program exchange_program(const Topology& topology, std::int64_t chunks, double bytes) {
+  const auto ranks = static_cast<std::int64_t>(topology.devices().size());
+  ProgramBuilder builder("exchange", {Collective::all_to_all, ranks, 0, ranks * chunks}, /*in_place=*/false);
+  std::vector<std::int64_t> scratch(ranks, 0);
+  std::vector<Spot> at(ranks * ranks * chunks);
+  for (std::int64_t i = 0; i < std::ssize(at); ++i) {
+    at[i] = input_of(i / (ranks * chunks), i % (ranks * chunks));
+  }
+  for (const ScheduledMessage& m : schedule_all_to_all(topology, chunks, bytes / static_cast<double>(ranks * chunks))) {
+    const std::int64_t from = m.chunk / (ranks * chunks), to = m.chunk / chunks % ranks, k = m.chunk % chunks;
+    const Spot next = m.to == to ? output_of(to, from * chunks + k) : scratch_of(m.to, scratch[m.to]++);
+    builder.copy(at[m.chunk], next);
+    at[m.chunk] = next;
+  }
+  for (std::int64_t r = 0; r < ranks; ++r) builder.copy(input_of(r, r * chunks), output_of(r, r * chunks), chunks);
+  return std::move(builder).finish();
+}
+
+void add_exchanges(const Topology& topology, const FamilyRequest& request, std::vector<FamilyMember>& family) {
+  const auto ranks = static_cast<std::int64_t>(topology.devices().size());
+  if (request.in_place) return;
+  for (const std::int64_t chunks : {1, 2, 4}) {
+    const bool too_small = chunks > 1 && request.bytes / static_cast<double>(ranks * chunks) < kLeastMessage;
+    if (too_small || ranks * ranks * chunks > kMaxListMessages) break;
+    family.push_back({fmt::format("exchange of {} chunk{} a pair", chunks, chunks == 1 ? "" : "s"),
+                      exchange_program(topology, chunks, request.bytes)});
+  }
+}
+
+}  // namespace
+
+std::vector<FamilyMember> program_family(const Topology& topology, const FamilyRequest& request) {
+  const auto ranks = static_cast<std::int64_t>(topology.devices().size());
+  std::vector<FamilyMember> family;
+  if (ranks < 2 || ranks > kMaxFamilyRanks || !joins_all_devices(topology)) return family;
+  if (request.kind == Collective::all_to_all) {
+    add_exchanges(topology, request, family);
+    return family;
+  }
+  const bool known = request.kind == Collective::all_gather || request.kind == Collective::reduce_scatter ||
+                     request.kind == Collective::all_reduce;
+  if (!known) return family;
+  for (const Sources& sources : sources_for(topology, request)) {
+    family.push_back({sources.name, list_program(topology, request, sources)});
+  }
+  add_forests(topology, request, family);
+  return family;
+}
+
+}  // namespace weft

@@ -1,0 +1,17 @@
+// Programs by value as JSON (docs/plan-format.md): in plan files, and in the cache of programs made for topologies.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "collective/carried_program.hpp"
+
+namespace weft {
+
+nlohmann::ordered_json program_to_json(const Program& program);
+nlohmann::ordered_json carried_to_json(const CarriedProgram& carried);
+// Reading what the writers write gives the same program. Throws Error with the place, the key, the value and what was
+// allowed. Whether the program is right is for the verifier to say.
+CarriedProgram carried_from_json(const nlohmann::json& value, const std::string& where);
+
+}  // namespace weft
