@@ -155,11 +155,25 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, MicroBatch micro
       return [x = of.read(Operand::input), y = of.write(Operand::output)](Kernels& kernels, std::int64_t) {
         kernels.gelu(x, y);
       };
+    case Role::param_keep:
+      return bind_keep(op, micro_batch);
     case Role::loss:
       return op.part == 1 ? bind_loss_part(op, micro_batch) : bind_loss(op, micro_batch);
     default:
       no_kernel(op);
   }
+}
+
+// Copies this rank's share of gathered parameters; the last ranks of a group may have none.
+BoundOperation ComputeBinder::bind_keep(const Operation& op, MicroBatch micro_batch) const {
+  const ParameterState& p = parameters_.of(op.layer, op.subject);
+  const ElementRange own = view_.own_shard(p.elements, GroupKind::secondary);
+  const ElementPointer whole = view_.data(read_of(op, Operand::weight), micro_batch);
+  const Matrix from = Matrix::dense(whole + own.begin, 1, own.size());
+  const Matrix to = Matrix::dense(view_.data(write_of(op, Operand::weight), micro_batch), 1, own.size());
+  return [from, to](Kernels& kernels, std::int64_t) {
+    if (from.columns > 0) kernels.copy(from, to);
+  };
 }
 
 BoundOperation ComputeBinder::bind_input_grad(const Operation& op, MicroBatch micro_batch, ElementRange rows) const {

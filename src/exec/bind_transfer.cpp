@@ -245,7 +245,7 @@ void TransferBinder::add_shards(const Operation& op, MicroBatch micro_batch, End
     const ParameterState& p = parameters_.of(original.layer, original.subject);
     const ValueId read = read_of(original, Operand::payload), written = write_of(original, Operand::payload);
     const auto piece = [&](ValueId value, std::int64_t position) {
-      const Vector shard = parameters_.shard_in(p, value, micro_batch, position);
+      const Vector shard = parameters_.shard_in(p, value, micro_batch, position, group);
       const ElementRange part = part_range((p.elements + n - 1) / n, origin);
       const std::int64_t begin = std::min(part.begin, shard.size), end = std::min(part.end, shard.size);
       return segment_of(shard.data + begin, end - begin);

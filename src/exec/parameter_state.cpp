@@ -128,9 +128,9 @@ bool ParameterStates::holds_whole(const ParameterState& p, ValueId value) const 
   return view_.plan().graph.value(value).elements() >= p.elements;
 }
 
-Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch,
-                                 std::int64_t position) const {
-  const ElementRange range = view_.shard(p.elements, p.group, position);
+Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position,
+                                 GroupKind group) const {
+  const ElementRange range = view_.shard(p.elements, group, position);
   const ElementPointer base = view_.data(value, micro_batch);
   return {holds_whole(p, value) ? base + range.begin : base, range.size()};
 }

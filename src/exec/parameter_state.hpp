@@ -74,7 +74,12 @@ class ParameterStates {
   bool answers_for(const ParameterState& p, GroupKind among) const;
   // Returns where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the
   // shard.
-  Vector shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position) const;
+  Vector shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position) const {
+    return shard_in(p, value, micro_batch, position, p.group);
+  }
+  // The same of shares over another group: those that a secondary group keeps for backward.
+  Vector shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position,
+                  GroupKind group) const;
   bool holds_whole(const ParameterState& p, ValueId value) const;
 
  private:

@@ -88,6 +88,23 @@ void validate_shards(const Layout& l, const Transformer& model) {
   }
 }
 
+void validate_secondary_shards(const Layout& l, const Transformer& model) {
+  if (l.zero_secondary == 0) return;
+  require_positive("--zero-secondary", l.zero_secondary);
+  if (l.zero != 3) fail("--zero-secondary {}: needs --zero 3, not {}", l.zero_secondary, l.zero);
+  if (l.zero_secondary < 2 || l.zero_secondary >= l.shards() || l.shards() % l.zero_secondary != 0) {
+    fail("--zero-secondary {}: must be a divisor of the {} ranks that share ZeRO's shards, other than 1 and {}",
+         l.zero_secondary, l.shards(), l.shards());
+  }
+  if (l.pp > 1) {
+    fail("--zero-secondary {}: is for --pp 1; every micro-batch in flight would hold a copy", l.zero_secondary);
+  }
+  if (model.experts) {
+    fail("--zero-secondary {}: is for models without experts, and {} has {}", l.zero_secondary, model.name,
+         model.experts->count);
+  }
+}
+
 void validate_layer_group(const Layout& l, const Transformer& model) {
   require_positive("--layer-group", l.layer_group);
   if (l.layer_group == 1) return;
@@ -311,6 +328,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_degrees(layout, devices);
   validate_numbers(layout);
   validate_shards(layout, model);
+  validate_secondary_shards(layout, model);
   validate_compression(layout);
   validate_tensor_parallel(layout, model);
   validate_batches(layout, model);

@@ -58,6 +58,10 @@ struct Layout {
   // Ranks that share one set of ZeRO's shards: consecutive members of a data-parallel group. Sets of such ranks are
   // replicas of each other, which sum their shards. 0: all members share one set.
   std::int64_t zero_shards = 0;
+  // ZeRO 3: consecutive ranks of a set of shards that keep, between a layer's forward and its backward, all of the
+  // layer's parameters among them, so that backward gathers from them alone (hpZ of ZeRO++, FSDP2's
+  // reshard_after_forward of a number). 0: backward gathers from all shards.
+  std::int64_t zero_secondary = 0;
   // Micro-batches that pass a layer one after the other before the first of them goes on to the next layer, so that
   // ZeRO 2 and 3 gather a layer's parameters and reduce its gradients once for all of them. Operations of the graph
   // are there once for each of them, and the graph repeats for every group.

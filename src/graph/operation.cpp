@@ -19,7 +19,7 @@ std::string_view name_of(Role role) {
       "head loss embedding_reduce attention_gather attention_reduce ffn_gather ffn_reduce kv_gather kv_reduce "
       "expert_dispatch expert_combine expert_gather expert_reduce head_gather head_reduce loss_reduce stage_input "
       "stage_output stage_gather grad_reduce shard_reduce replica_reduce tied_reduce param_gather norm_reduce "
-      "grad_exchange grad_gather grad_encode grad_merge grad_decode grad_norm update");
+      "grad_exchange grad_gather grad_encode grad_merge grad_decode grad_norm update param_keep");
   return enum_name(kNames, role);
 }
 

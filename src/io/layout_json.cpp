@@ -71,6 +71,7 @@ ordered_json layout_to_json(const Layout& layout) {
                       {"clip_grad", layout.clip_grad},
                       {"schedule", name_of(layout.schedule)}};
   if (layout.zero_shards > 0) result["zero_shards"] = layout.zero_shards;
+  if (layout.zero_secondary > 0) result["zero_secondary"] = layout.zero_secondary;
   if (layout.compress.is_on()) {
     result["compress"] = {{"gradients", name_of(layout.compress.format)},
                           {"min_elements", layout.compress.min_elements}};
@@ -115,6 +116,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
                                              "ep_forwarding",
                                              "expert_exchange",
                                              "zero_shards",
+                                             "zero_secondary",
                                              "layer_group",
                                              "compress",
                                              "slice_tokens",
@@ -133,6 +135,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
   layout.seq = object.integer("seq", 1, kMaxDegree);
   layout.zero = static_cast<int>(object.integer_or("zero", layout.zero, 0, 3));
   layout.zero_shards = object.has("zero_shards") ? object.integer("zero_shards", 1, kMaxDegree) : 0;
+  layout.zero_secondary = object.has("zero_secondary") ? object.integer("zero_secondary", 1, kMaxDegree) : 0;
   layout.layer_group = object.integer_or("layer_group", layout.layer_group, 1, kMaxDegree);
   if (object.has("compress")) layout.compress = read_compression(object.object("compress"));
   layout.sequence_parallel = object.boolean_or("sequence_parallel", layout.sequence_parallel);

@@ -98,6 +98,7 @@ class ClassBuilder {
   // `user` where it is not the parameter's own role: the head that reads a tied embedding.
   Read use(ParameterIndex index, Phase phase, std::optional<Role> user = {});
   void forget_gathered() { gathered_.clear(); }
+  void keep_secondary(ParameterIndex index, ValueId whole);
   bool keeps_gathered_head(std::int32_t chunk) const;
   ValueId whole_gradient(ParameterIndex index, Role role);
   void weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads);
@@ -284,6 +285,7 @@ class ClassBuilder {
   std::map<Role, std::int64_t> held_elements_;                       // the same in every layer
   std::map<Role, Spread> spreads_;
   std::map<ParameterIndex, ValueId> gathered_;                          // ZeRO-3: whole copies in use right now
+  std::map<ParameterIndex, ValueId> secondary_;                         // shares of them that backward gathers
   std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;     // first layer and count, by chunk
   std::map<std::pair<ParameterIndex, Role>, ValueId> whole_gradients_;  // ZeRO-2 and 3: before they are scattered
   struct HeadValues {

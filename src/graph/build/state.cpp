@@ -50,16 +50,32 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   if (layout_.zero < 3 || shards(p.group) == 1) return {Operand::weight, p.weight, 1};
   const auto found = gathered_.find(index);
   if (found != gathered_.end()) return {Operand::weight, found->second};
-  const std::int64_t n = shards(p.group);
-  const std::int64_t shard = graph_.value(p.weight).elements();
+  const auto kept = secondary_.find(index);
+  const bool from_kept = phase != Phase::forward && kept != secondary_.end();
+  const GroupKind group = from_kept ? GroupKind::secondary : p.group;
+  const Read share = from_kept ? Read{Operand::payload, kept->second} : Read{Operand::payload, p.weight, 1};
+  const std::int64_t elements = graph_.value(share.value).elements() * shards(group);
   const Role role = user.value_or(p.role);
   const AsTurn all(turn_, kAllTurns);
-  const ValueId whole = value({label(name_of(role)) + ".gathered", {shard * n}, ValueKind::parameter});
+  const ValueId whole = value({label(name_of(role)) + ".gathered", {elements}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
-  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).elements(),
-           {{Operand::payload, p.weight, 1}}, {{Operand::payload, whole}}, role);
+  transfer(Role::param_gather, when, Collective::all_gather, group, elements, {share}, {{Operand::payload, whole}},
+           role);
   gathered_[index] = whole;
+  if (when == Phase::forward) keep_secondary(index, whole);
   return {Operand::weight, whole};
+}
+
+// Backward reads every parameter of a layer again. The head stays whole until then, and nobody reads the embedding.
+void ClassBuilder::keep_secondary(ParameterIndex index, ValueId whole) {
+  if (layout_.zero_secondary == 0 || layer_ < 0) return;
+  const Parameter& p = parameters_[index];
+  const std::int64_t share = (p.elements + layout_.zero_secondary - 1) / layout_.zero_secondary;
+  const ValueId kept = value({label(name_of(p.role)) + ".kept", {share}, ValueKind::parameter});
+  Operation& op = add(Role::param_keep, Phase::forward, elementwise(Phase::forward, share, 2 * width()),
+                      {{Operand::weight, whole}}, {{Operand::weight, kept}});
+  op.subject = p.role;
+  secondary_[index] = kept;
 }
 
 // Returns where the micro-batches of a layer group add up a gradient, or where the only one leaves it.

@@ -60,6 +60,7 @@ constexpr OperandRule kRules[] = {
     {OpKind::elementwise, Phase::forward, Role::loss, {input, loss_parts}, {}, {output}, {}},
     {OpKind::elementwise, Phase::input_grad, Role::loss, {output}, {}, {input_grad}, {}},
     {OpKind::elementwise, Phase::weight_grad, Role::positions, {output_grad}, {}, {weight_grad}, {}},
+    {OpKind::elementwise, Phase::forward, Role::param_keep, {weight}, {}, {weight}, {}},
     {OpKind::elementwise, Phase::forward, Role::kv_gather, {keys_values}, {rotary_key}, {keys_values}, {rotary_key}},
     {OpKind::elementwise, Phase::input_grad, Role::kv_gather, {keys_values}, {rotary_key}, {keys_values}, {rotary_key}},
     {OpKind::elementwise,

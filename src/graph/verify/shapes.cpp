@@ -151,6 +151,11 @@ class ShapeRules {
       equal("elements written", written(), dims_[0]);
       return;
     }
+    if (op_.role == Role::param_keep) {
+      equal("elements kept", written(Operand::weight), dims_[0]);
+      const std::int64_t ranks = graph_.classes[op_.rank_class.index()].group(GroupKind::secondary).view.size;
+      return within("elements read", read(Operand::weight), (dims_[0] - 1) * ranks + 1, dims_[0] * ranks + padding());
+    }
     const bool backward = op_.phase == Phase::input_grad;
     const std::int64_t found = written(backward ? Operand::input_grad : Operand::output);
     const bool gated = backward && found == 2 * dims_[0];  // SwiGLU's dX has two halves

@@ -88,6 +88,8 @@ class FeatureList {
     add_if(layout_.zero > 0, Feature::zero, fmt::format("ZeRO stage {}", layout_.zero));
     add_if(layout_.has_shard_groups() && layout_.zero > 0, Feature::zero_shards,
            fmt::format("shards over {} ranks, {} replicas of them", layout_.shards(), layout_.shard_replicas()));
+    add_if(layout_.zero_secondary > 0, Feature::zero_secondary,
+           fmt::format("backward gathers parameters from {} ranks that keep them", layout_.zero_secondary));
   }
 
   void add_numerics() {

@@ -31,6 +31,7 @@ enum class Feature : std::uint8_t {
   mesh_order,
   zero,
   zero_shards,
+  zero_secondary,
   precision,
   low_precision_products,
   gradient_type,

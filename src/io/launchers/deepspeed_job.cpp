@@ -52,7 +52,6 @@ constexpr UnusedKey kUnusedZeroKeys[] = {
     {"stage3_model_persistence_threshold", "Weft shards small parameters too"},
     {"stage3_module_granularity_threshold", "Weft gathers whole layers"},
     {"stage3_use_all_reduce_for_fetch_params", "Weft gathers parameters"},
-    {"zero_hpz_partition_size", "Weft has no second partition inside nodes"},
     {"zero_quantized_weights", "Weft gathers parameters in their own type"},
     {"zero_quantized_nontrainable_weights", "Weft gathers parameters in their own type"},
     {"zero_quantized_gradients", "Weft reduces gradients in one type"},
@@ -150,6 +149,12 @@ class DeepSpeedReader {
       const std::int64_t shards = zero.integer("mics_shard_size", -1);
       if (shards > 0 && stage > 0) set("zero-shards", std::to_string(shards), "zero_optimization.mics_shard_size");
     }
+    if (given(zero, keys, "zero_hpz_partition_size")) {
+      const std::int64_t ranks = zero.integer("zero_hpz_partition_size", 1);
+      if (ranks > 1 && stage == 3) {
+        set("zero-secondary", std::to_string(ranks), "zero_optimization.zero_hpz_partition_size");
+      }
+    }
     note_others(keys, kUnusedZeroKeys, "zero_optimization.", kUsedOfZero);
   }
 
@@ -192,7 +197,7 @@ class DeepSpeedReader {
                                                   "gradient_clipping",
                                                   "zero_optimization"};
   static inline const std::set<std::string> kUsedOfZero{"stage", "overlap_comm", "reduce_bucket_size",
-                                                        "mics_shard_size"};
+                                                        "mics_shard_size", "zero_hpz_partition_size"};
 
   std::string file_;
   JsonObject config_;

@@ -153,6 +153,7 @@ class ChangeList {
   void shard_less() {
     add(now().layer_group > 1 ? "--zero 1 --layer-group 1" : "--zero 1", [](Layout& l) {
       l.zero = 1;
+      l.zero_secondary = 0;
       l.layer_group = 1;
     });
   }
