@@ -58,7 +58,6 @@ class ComputeBinder {
     double rate;
   };
   DropoutPlace dropout_of(const Operation& op) const;
-  BoundOperation bind_keep(const Operation& op, MicroBatch micro_batch) const;
   BoundOperation bind_dropout(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
   BoundOperation bind_embedding(const Operation& op, MicroBatch micro_batch) const;
   BoundOperation bind_loss(const Operation& op, MicroBatch micro_batch) const;

@@ -30,6 +30,7 @@ struct ParameterState {
   ValueId weight;    // whole; under ZeRO-3 this rank's shard
   ValueId gradient;  // what backward sums up: whole; under ZeRO-2 and 3 a shard
   ValueId reduced;   // what the update reads; in the memory of `gradient`
+  ValueId encoded;   // this rank's shard of the weight, where it is gathered encoded; else not valid
   ValueId state;     // first moments, then second, then the master copy where weights are 16 bits wide
   // What encodings have taken away of this rank's gradient, and of the sums of its shard; not valid: there are none.
   ValueId gradient_error, sum_error;
@@ -68,6 +69,8 @@ class ParameterStates {
   // Sets weights and their master copy to what `elements_of` says of a range of the parameter's elements.
   void set_weights(const ParameterState& p,
                    const std::function<std::span<const float>(ElementRange)>& elements_of) const;
+  // Encodes this rank's shard as the others gather it; to be called whenever it has changed.
+  void encode_weights(const ParameterState& p) const;
   // Sets them to those that training begins with.
   void set_initial_weights(std::uint64_t seed) const;
   // Returns whether it is the first of the ranks of `among` that hold the same elements as this one.

@@ -87,7 +87,9 @@ enum class Role : std::uint8_t {
   grad_norm,
   update,
   // ZeRO 3, in every micro-batch
-  param_keep  // keeps this rank's share of gathered parameters for backward (Layout::zero_secondary)
+  param_encode,  // once a step, of the shard that the update leaves
+  param_decode,  // of all shards
+  param_keep     // keeps this rank's share of gathered parameters for backward (Layout::zero_secondary)
 };
 std::string_view name_of(Role role);
 inline constexpr int kRoles = static_cast<int>(Role::param_keep) + 1;

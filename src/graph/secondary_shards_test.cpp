@@ -47,14 +47,14 @@ std::map<GroupKind, std::int64_t> gathered_in(const StepGraph& graph, Phase phas
   return bytes;
 }
 
-std::int64_t layer_parameters(const char* name) {
+std::int64_t parameters_of_a_layer(const char* name) {
   return total_parameters(with_layers(name, 4)) - total_parameters(with_layers(name, 3));
 }
 
 // 16 ranks on two nodes, parameters in bf16; every tensor of the model divides by 16.
 TEST(SecondaryShards, LeaveNothingOfBackwardsGathersBetweenNodes) {
   const Transformer model = with_layers("llama2-7b", 4);
-  const std::int64_t of_layers = 4 * layer_parameters("llama2-7b");
+  const std::int64_t of_layers = 4 * parameters_of_a_layer("llama2-7b");
   for (const Recompute recompute : {Recompute::none, Recompute::full}) {
     const StepGraph plain = build(model, "dgx-a100:2", {.zero = 3, .recompute = recompute});
     const StepGraph graph = build(model, "dgx-a100:2", {.zero = 3, .zero_secondary = 8, .recompute = recompute});
@@ -79,7 +79,7 @@ TEST(SecondaryShards, TakeAnNthOfTheLayersBetweenForwardAndBackward) {
     const MemoryBound plain = memory_lower_bound(model, test::filled({.zero = 3}, 16));
     const MemoryBound kept = memory_lower_bound(model, test::filled({.zero = 3, .zero_secondary = n}, 16));
     EXPECT_EQ(kept.state.value, plain.state.value);
-    EXPECT_EQ(kept.activations.value - plain.activations.value, 2 * 4 * layer_parameters("llama2-7b") / n) << n;
+    EXPECT_EQ(kept.activations.value - plain.activations.value, 2 * 4 * parameters_of_a_layer("llama2-7b") / n) << n;
   }
 }
 

@@ -48,6 +48,7 @@ struct Parameter {
   bool tied = false;                       // the other copy lies on another pipeline stage
   ValueId weight = {};                     // whole, or this rank's shard under ZeRO-3
   ValueId gradient = {};                   // accumulated over the step; this rank's shard under ZeRO-2 and 3
+  ValueId encoded = {};                    // this rank's shard of the weight, where shards are gathered encoded
 };
 
 class ClassBuilder {
@@ -98,7 +99,6 @@ class ClassBuilder {
   // `user` where it is not the parameter's own role: the head that reads a tied embedding.
   Read use(ParameterIndex index, Phase phase, std::optional<Role> user = {});
   void forget_gathered() { gathered_.clear(); }
-  void keep_secondary(ParameterIndex index, ValueId whole);
   bool keeps_gathered_head(std::int32_t chunk) const;
   ValueId whole_gradient(ParameterIndex index, Role role);
   void weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads);
@@ -109,6 +109,22 @@ class ClassBuilder {
   ValueId compress_gradient(const Parameter& p, ValueId grad, Role stage);
   ValueId encode_gradient(const Parameter& p, ValueId grad, std::int64_t shard_count, const char* suffix);
   ValueId decode_gradient(const Parameter& p, ValueId encoded, Role role, OpKey key, const char* suffix);
+  // What ZeRO++ adds (zero_plus_plus.cpp).
+  void keep_secondary(ParameterIndex index, ValueId whole);
+  bool has_encoded_weight(std::int64_t elements, GroupKind group) const;
+  void encode_weight(const Parameter& p);
+  void gather_encoded(const Parameter& p, Phase when, Role role, ValueId whole);
+  bool exchanges_gradient(const Parameter& p) const;
+  void exchange_gradient(const Parameter& p, ValueId whole, Role role);
+  struct Hop {
+    ValueId from, to;
+    std::int64_t shards, members;  // shards of `from`, and ranks that exchange them
+    Scope scope;
+    std::int32_t number;
+  };
+  void exchange_in_hop(const Parameter& p, const Hop& hop, Role role);
+  // `sizes`: elements, shards that are encoded apart, summands of each element.
+  OpKey code_key(OpKind kind, CompressionFormat format, ElementType dtype, std::array<std::int64_t, 3> sizes) const;
   void emit_updates();
   ValueId emit_norm(const std::vector<ValueId>& gradients);
   void emit_update(const Parameter& p, ValueId gradient, ValueId norm);

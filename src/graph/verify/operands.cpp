@@ -94,6 +94,11 @@ constexpr OperandRule kRules[] = {
      {weight, square_sum},
      {weight, optimizer_state},
      {}},
+    {OpKind::encode, Phase::optimizer, Role::param_encode, {weight}, {}, {encoded}, {}},
+    {OpKind::encode, Phase::weight_grad, {}, {gradient}, {}, {encoded}, {}},
+    {OpKind::decode, Phase::forward, Role::param_decode, {encoded}, {}, {weight}, {}},
+    {OpKind::decode, Phase::input_grad, Role::param_decode, {encoded}, {}, {weight}, {}},
+    {OpKind::decode, Phase::weight_grad, {}, {encoded}, {}, {gradient}, {}},
     {OpKind::encode, Phase::optimizer, {}, {gradient, compression_error}, {}, {encoded, compression_error}, {}},
     {OpKind::decode, Phase::optimizer, {}, {encoded}, {}, {gradient}, {}},
 };

@@ -101,6 +101,8 @@ class FeatureList {
     add(Feature::gradient_type, fmt::format("gradients accumulated and reduced in {}", name_of(l.grad_dtype)));
     add_if(l.compress.is_on(), Feature::gradient_compression,
            fmt::format("gradients travel as {}", name_of(l.compress.format)));
+    add_if(l.encodes_weights(), Feature::weight_compression,
+           fmt::format("parameters gathered as {}", name_of(l.compress_weights)));
     add_if(l.clip_grad > 0, Feature::gradient_clipping, fmt::format("gradients clipped at {}", l.clip_grad));
     add_if(has_dropout(plan_.model, l), Feature::dropout, "dropout");
     add_if(l.recompute != Recompute::none, Feature::recompute, fmt::format("recompute {}", name_of(l.recompute)));

@@ -36,6 +36,7 @@ enum class Feature : std::uint8_t {
   low_precision_products,
   gradient_type,
   gradient_compression,
+  weight_compression,
   gradient_clipping,
   dropout,
   recompute,

@@ -49,6 +49,8 @@ constexpr std::pair<Role, std::string_view> kComputeWords[] = {
     {Role::grad_encode, "gradient compression (encode)"},
     {Role::grad_merge, "gradient compression (decode and add)"},
     {Role::grad_decode, "gradient compression (decode)"},
+    {Role::param_encode, "parameter shard quantisation (qwZ)"},
+    {Role::param_decode, "parameter dequantisation (qwZ)"},
     {Role::param_keep, "secondary parameter shard (hpZ)"},
     {Role::grad_norm, "gradient norm (clip_grad_norm)"},
     {Role::update, "optimizer step (Adam)"}};
