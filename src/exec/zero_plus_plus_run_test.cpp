@@ -2,6 +2,7 @@
 // gradients are put through the formats here, one shard after the other, and compared bit by bit. Needs kernels.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "base/test_folder.hpp"
@@ -21,8 +22,8 @@ using test::ScratchFolder;
 constexpr std::int64_t kSeq = 8, kLeast = 100;  // tokens; elements of the smallest parameter that travels encoded
 
 ClusterSpec in_nodes_of_two(std::int64_t ranks) {
-  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=1Gb/s", std::max<std::int64_t>(1, ranks / 2)));
   if (ranks < 4) return parse_cluster(fmt::format("local:{},nic=1Gb/s", ranks));
+  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=1Gb/s", ranks / 2));
   spec.name = "nodes of two";
   spec.devices_per_node = 2;
   LevelSpec inside = spec.levels.front();
@@ -160,21 +161,50 @@ TEST(ZeroPlusPlusRun, AddsUpGradientsAsTheTwoHopsSay) {
   // The whole gradient is that of one sequence on one rank.
   train({.layout = {}, .ranks = 1, .policy = "serial", .folder = scratch.path() / "one"});
   const Tensors of_one = saved_tensors(scratch.path() / "one", 1, TensorKind::first_moment);
-  for (const CompressionFormat format : {CompressionFormat::int4, CompressionFormat::int8, CompressionFormat::bf16}) {
+  for (const CompressionFormat format : {CompressionFormat::int4, CompressionFormat::int8}) {
     for (const std::int64_t ranks : {2, 4, 8}) {
       Tensors expected = of_one;
       change_shards(expected, ranks, [&](std::span<float> shard) { exchange_shard(format, ranks, shard); });
       for (const int zero : {2, 3}) {
-        for (const char* policy : {"serial", "fsdp"}) {
-          SCOPED_TRACE(fmt::format("{} on {} ranks at zero {}, {}", name_of(format), ranks, zero, policy));
-          const fs::path folder = scratch.path() / fmt::format("{}-{}-{}-{}", name_of(format), ranks, zero, policy);
-          train({.layout = {.zero = zero, .compress = {format}}, .ranks = ranks, .policy = policy, .folder = folder});
-          const Tensors found = saved_tensors(folder, 1, TensorKind::first_moment);
-          for (const auto& [name, values] : expected) {
-            // What travels as it is goes round a ring, which adds up equal summands exactly for 2, 4 and 8 ranks.
+        const std::string policy = (zero == 2) == (format == CompressionFormat::int4) ? "serial" : "fsdp";
+        SCOPED_TRACE(fmt::format("{} on {} ranks at zero {}, {}", name_of(format), ranks, zero, policy));
+        const fs::path folder = scratch.path() / fmt::format("{}-{}-{}-{}", name_of(format), ranks, zero, policy);
+        train({.layout = {.zero = zero, .compress = {format}}, .ranks = ranks, .policy = policy, .folder = folder});
+        const Tensors found = saved_tensors(folder, 1, TensorKind::first_moment);
+        for (const auto& [name, values] : expected) {
+          if (name.find("norm") == std::string::npos) {
             EXPECT_EQ(found.at(name), values) << name;
+            continue;
+          }
+          // Norms are below kLeast and go round a ring, which adds them up in fp32.
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            EXPECT_NEAR(found.at(name)[i], values[i], 1e-6 * std::abs(values[i])) << name;
           }
         }
+      }
+    }
+  }
+}
+
+// Ranks with different gradients: of fp16, which is off by 2^-11 at each of the two hops, the sums are those of ZeRO 3.
+TEST(ZeroPlusPlusRun, AddsUpWhatEveryRankHas) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  for (const std::int64_t ranks : {3, 4, 8}) {
+    const ScratchFolder scratch(fmt::format("weft-zpp-ranks-{}", ranks));
+    EncodedRun plain{.layout = {.zero = 3}, .ranks = ranks, .micro_batches = 2, .repeats = false};
+    EncodedRun encoded = plain;
+    encoded.layout.compress.format = CompressionFormat::fp16;
+    plain.folder = scratch.path() / "plain";
+    encoded.folder = scratch.path() / "encoded";
+    train(plain);
+    train(encoded);
+    const Tensors expected = saved_tensors(plain.folder, 1, TensorKind::first_moment),
+                  found = saved_tensors(encoded.folder, 1, TensorKind::first_moment);
+    for (const auto& [name, values] : expected) {
+      float largest = 0;
+      for (const float value : values) largest = std::max(largest, std::abs(value));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_NEAR(found.at(name)[i], values[i], 0.002 * largest) << name << " on " << ranks;
       }
     }
   }
@@ -196,17 +226,23 @@ TEST(ZeroPlusPlusRun, ComputesWithWeightsThatWentThroughTheFormat) {
       const CheckpointManifest manifest = read_checkpoint(at);
       ASSERT_EQ(manifest.files.size(), 1U);
       std::vector<NamedTensor> stored = read_safetensors(at / manifest.files.front().name);
-      std::map<std::string, std::string> tensor_of;
+      std::map<std::string, StoredPiece> pieces;
       for (const StoredPiece& piece : manifest.files.front().pieces) {
-        if (piece.kind == TensorKind::weight) tensor_of[piece.name()] = piece.tensor;
+        if (piece.kind == TensorKind::weight) pieces[piece.name()] = piece;
       }
+      const auto shapes = test::shapes_of(test::tiny_gpt());
       int changed = 0;
       for (NamedTensor& tensor : stored) {
-        if (!tensor_of.contains(tensor.name)) continue;
-        const std::vector<float>& data = weights.at(tensor_of.at(tensor.name));
-        ASSERT_EQ(data.size(), tensor.data.size());
-        changed += tensor.data != data ? 1 : 0;
-        tensor.data = data;
+        if (!pieces.contains(tensor.name)) continue;
+        const StoredPiece& piece = pieces.at(tensor.name);
+        const std::vector<float>& whole = weights.at(piece.tensor);
+        const std::vector<float> before = tensor.data;
+        const std::int64_t width = std::ssize(whole) / shapes.at(piece.tensor).front();
+        for (std::int64_t e = piece.elements.begin; e < piece.elements.end; ++e) {
+          const std::int64_t row = piece.rows.begin + e / piece.columns.size();
+          tensor.data[e - piece.elements.begin] = whole[row * width + piece.columns.begin + e % piece.columns.size()];
+        }
+        changed += tensor.data != before ? 1 : 0;
       }
       ASSERT_GT(changed, 5);
       write_safetensors(rounded / manifest.files.front().name, stored);

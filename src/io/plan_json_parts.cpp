@@ -133,7 +133,7 @@ OperationReader::OperationReader(const PlanCounts& counts)
       communication_keys_{"collective", "algorithm", "parts", "inner",    "group",
                           "scope",      "wire",      "bytes", "transfer", "sends"},
       phases_(names_up_to(Phase::optimizer)),
-      roles_(names_up_to(Role::update)),
+      roles_(names_up_to(Role::param_keep)),
       operands_(names_up_to(Operand::payload)),
       kinds_(names_up_to(OpKind::transfer)),
       dtypes_(names_of(kPlanTypes)),
