@@ -8,9 +8,14 @@
 
 namespace weft {
 
+struct EncodedTensors {
+  GradientCompression gradients;  // its smallest size is that of weights too
+  CompressionFormat weights = CompressionFormat::none;
+};
+
 void declare_compression_flags(Flags& flags, const char* group);
 // Throws Error naming the value and what is allowed. `auto`, which commands with --max-error take, gives none here.
-GradientCompression read_compression(const Flags& flags, Runtime runtime);
+EncodedTensors read_compression(const Flags& flags, Runtime runtime);
 // Returns the largest error that is allowed where --compress auto leaves the choice to predictions.
 std::optional<double> error_of_chosen_compression(const Flags& flags);
 

@@ -77,6 +77,10 @@ void declare_step_flags(Flags& flags) {
   flags.value("zero-shards", "N",
               "ZeRO shards over N consecutive ranks of dp * cp; sets of N are replicas (default: over all)", kLayout);
   flags.value("zero-replicas", "N", "the same by the number of such sets: --zero-shards is dp * cp / N", kLayout);
+  flags.value("zero-secondary", "N|node",
+              "ZeRO 3: N consecutive ranks keep the parameters that a layer's forward gathered for its backward, "
+              "which gathers from them alone; node: as many as share one (default: off)",
+              kLayout);
   flags.value("layer-group", "N",
               "N micro-batches pass a layer before the next one begins: ZeRO 2 and 3 gather and reduce once for all of "
               "them (default: 1)",

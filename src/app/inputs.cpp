@@ -262,6 +262,30 @@ std::int64_t read_zero_shards(const Flags& flags, std::int64_t ranks) {
 
 namespace {
 
+// Returns how many ranks of rank 0's data-parallel group, beginning with the first, share the innermost fabric that
+// several of them share.
+std::int64_t data_ranks_of_a_node(const Cluster& cluster, const Layout& l) {
+  const std::vector<Rank> members = group_members(l, {}, GroupKind::dp, Rank{0});
+  for (const LevelId fabric : cluster.fabrics()) {
+    const std::int64_t domain = cluster.domain_of(fabric, members.front());
+    const auto outside = std::ranges::find_if(members, [&](Rank r) { return cluster.domain_of(fabric, r) != domain; });
+    if (outside - members.begin() > 1) return outside - members.begin();
+  }
+  return 1;
+}
+
+std::int64_t read_zero_secondary(const Flags& flags, const Cluster& cluster, const Layout& l) {
+  const std::optional<std::string> text = flags.text("zero-secondary");
+  if (text != "node") return flags.integer("zero-secondary", 1, kMaxNumber).value_or(0);
+  if (l.devices() != cluster.device_count()) return 0;  // validate says so
+  const std::int64_t ranks = data_ranks_of_a_node(cluster, l);
+  if (ranks < 2 || ranks >= l.shards()) {
+    fail("--zero-secondary node: {} of the {} ranks that share ZeRO's shards are in a node; give a number", ranks,
+         l.shards());
+  }
+  return ranks;
+}
+
 void read_products(const Flags& flags, const Cluster& cluster, Layout& l) {
   l.products = static_cast<ProductFormat>(flags.one_of("products", {"stored", "fp8", "fp4"}).value_or(0));
   l.fp8_param_gather = flags.is_set("fp8-param-gather");
@@ -340,7 +364,9 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   using enum ElementType;
   l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(defaults.precision);
   l.grad_dtype = flags.element_type("grad-dtype", {fp32, bf16, fp16}).value_or(fp32);
-  l.compress = read_compression(flags, cluster.spec().execution.runtime);
+  const EncodedTensors compression = read_compression(flags, cluster.spec().execution.runtime);
+  l.compress = compression.gradients;
+  l.compress_weights = compression.weights;
   read_products(flags, cluster, l);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
   l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
@@ -348,6 +374,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
                            : PipelineSchedule::one_f_one_b;
   l.stage_layers = read_stage_layers(flags);
   l.mesh_order = read_mesh_order(flags);
+  l.zero_secondary = read_zero_secondary(flags, cluster, l);
   validate(l, model, devices);
   if (chooses_slices(flags)) {
     const Profile profile = flags.declares("profile") ? read_profile(flags) : default_profile();

@@ -36,6 +36,17 @@ TEST(Defaults, AreThoseOfTheDesign) {
   EXPECT_EQ(in.cluster.device.name, "a100-80");
 }
 
+TEST(ZeroPlusPlusInputs, AreReadTogether) {
+  const std::string layout = "--model llama2-7b --cluster dgx-a100:2 --tp 2 --zero 3 ";
+  const Layout read =
+      inputs(layout + "--zero-secondary node --compress gradients=int4,weights=int8 --compress-min 7").layout;
+  EXPECT_EQ(read.zero_secondary, 4);  // a node has 8 devices, 2 for every data-parallel rank
+  EXPECT_EQ(read.compress, (GradientCompression{CompressionFormat::int4, 7}));
+  EXPECT_EQ(read.compress_weights, CompressionFormat::int8);
+  EXPECT_EQ(inputs(layout + "--zero-secondary 2 --compress weights=int8").layout.zero_secondary, 2);
+  EXPECT_FALSE(inputs(layout + "--compress weights=int8").layout.compress.is_on());
+}
+
 // Eight devices in pairs of tensor-parallel ranks, context parallel in pairs: four ranks hold the same parameters.
 TEST(ZeroShards, AreGivenByTheirNumberOrByThatOfTheirReplicas) {
   const std::string layout = "--model llama2-7b --cluster dgx-a100:1 --tp 2 --cp 2 --zero 2 ";
@@ -206,7 +217,19 @@ INSTANTIATE_TEST_SUITE_P(
                 "int8-stochastic"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --compress-min 5", "--compress-min 5", "--compress"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp 8 --compress gradients=int8", "int8", "--dp 1"},
-        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --compress gradients=int8", "int8", "--zero 0 and 1"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --compress gradients=top-k", "top-k",
+                "int4-stochastic"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 2 --compress weights=int8", "weights=int8", "--zero 3"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --compress weights=int8,weights=int4", "weights",
+                "twice"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --compress weights=int8,", "weights=int8,",
+                "gradients="},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --zero-secondary node", "--zero-secondary node",
+                "give a number"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:2 --zero 3 --zero-secondary rack", "--zero-secondary", "rack"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:2 --zero 3 --zero-secondary 3", "--zero-secondary 3", "16 ranks"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:2 --zero 3 --pp 2 --zero-secondary 4", "--zero-secondary 4",
+                "--pp 1"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --grad-dtype bf16 --compress gradients=int8", "int8", "bf16"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --ep-forwarding", "--ep-forwarding", "no experts"},
         BadCase{"--model gpt2-s-moe --cluster dgx-a100:1 --ep 8 --precision fp32 --dispatch-fp8", "--dispatch-fp8",

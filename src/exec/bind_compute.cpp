@@ -9,6 +9,7 @@
 #include "exec/bind_linear.hpp"
 #include "exec/bind_qk_norm.hpp"
 #include "exec/bind_slices.hpp"
+#include "exec/bind_zero_plus_plus.hpp"
 #include "exec/operands.hpp"
 #include "exec/row_ranges.hpp"
 #include "graph/operation_part.hpp"
@@ -67,8 +68,9 @@ BoundOperation ComputeBinder::bind(OpId id, MicroBatch micro_batch) const {
       pieces.insert(pieces.end(), ranges.begin(), ranges.end());
       continue;
     }
-    const ValueId sum =
-        find_write(original, original.role == Role::kv_reduce ? Operand::keys_values_grad : Operand::weight_grad);
+    const ValueId sum = find_write(original, original.role == Role::kv_reduce    ? Operand::keys_values_grad
+                                             : original.role == Role::grad_merge ? Operand::gradient
+                                                                                 : Operand::weight_grad);
     const bool first = sum.valid() && view_.writes_first(sum, id, micro_batch);
     pieces.push_back(bind_whole(original, micro_batch, first));
   }
@@ -91,6 +93,13 @@ BoundOperation ComputeBinder::bind_whole(const Operation& op, MicroBatch micro_b
   if (is_of_routed_experts(op)) return bind_experts(view_, op, micro_batch);
   const Into into = first_write ? Into::overwrite : Into::add;
   if (op.role == Role::kv_gather) return bind_kv_join(view_, op, micro_batch);
+  if (is_of_gathered_weights(op)) return bind_gathered_weights(view_, parameters_, op, micro_batch);
+  if (op.role == Role::grad_encode && op.per_micro_batch) {
+    return bind_hop_encode(view_, parameters_, settings_.seed, op, micro_batch);
+  }
+  if (op.role == Role::grad_merge && op.per_micro_batch) {
+    return bind_hop_merge(view_, parameters_, op, micro_batch, into);
+  }
   if (op.role == Role::kv_reduce) return bind_kv_grad_sum(view_, op, micro_batch, into);
   switch (op.phase) {
     case Phase::forward:

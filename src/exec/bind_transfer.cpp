@@ -67,7 +67,7 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, MicroBatch micro_
   } else if (op.rule != Substitution::none) {
     add_leg(op, micro_batch, ends);
   } else if (op.role == Role::grad_exchange || op.role == Role::grad_gather) {
-    add_encoded(op, ends);
+    add_encoded(op, micro_batch, ends);
   } else if (op.communication->collective == Collective::all_reduce) {
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
@@ -208,10 +208,10 @@ void TransferBinder::add_message(const Operation& op, MicroBatch micro_batch, En
 }
 
 // Encoded shards have equal sizes and lie in the order of the members on both sides.
-void TransferBinder::add_encoded(const Operation& op, Ends& ends) const {
+void TransferBinder::add_encoded(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   const Operation& original = view_.original().op(op.origins.front().operation);
   const auto whole = [&](ValueId value) {
-    return segment_of(view_.data(value), view_.original().value(value).elements());
+    return segment_of(view_.data(value, micro_batch), view_.original().value(value).elements());
   };
   ends.input.push_back(whole(read_of(original, Operand::payload)));
   ends.output.push_back(whole(write_of(original, Operand::payload)));
@@ -244,8 +244,13 @@ void TransferBinder::add_shards(const Operation& op, MicroBatch micro_batch, End
     const Operation& original = view_.original().op(origin.operation);
     const ParameterState& p = parameters_.of(original.layer, original.subject);
     const ValueId read = read_of(original, Operand::payload), written = write_of(original, Operand::payload);
+    const bool encoded = op.communication->format.type == ElementType::u8;
     const auto piece = [&](ValueId value, std::int64_t position) {
-      const Vector shard = parameters_.shard_in(p, value, micro_batch, position);
+      if (encoded) {  // encoded shards have equal sizes
+        const std::int64_t bytes = view_.original().value(read).elements();
+        return segment_of(view_.data(value, micro_batch) + (value == read ? 0 : position * bytes), bytes);
+      }
+      const Vector shard = parameters_.shard_in(p, value, micro_batch, position, group);
       const ElementRange part = part_range((p.elements + n - 1) / n, origin);
       const std::int64_t begin = std::min(part.begin, shard.size), end = std::min(part.end, shard.size);
       return segment_of(shard.data + begin, end - begin);

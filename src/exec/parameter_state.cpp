@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "compress/compressor.hpp"
 #include "exec/initial_weights.hpp"
 #include "plan/memory/lifetimes.hpp"
 
@@ -33,11 +34,11 @@ ValueId gathered_from(const StepGraph& graph, const Operation& update, ValueId u
   return updated;
 }
 
-void find_errors(const StepGraph& graph, ClassId rank_class, ParameterState& p) {
+void find_codes_and_errors(const StepGraph& graph, ClassId rank_class, ParameterState& p) {
   for (const Operation& op : graph.operations) {
-    if (op.role != Role::grad_encode || op.rank_class != rank_class || op.layer != p.layer || op.subject != p.role) {
-      continue;
-    }
+    if (op.rank_class != rank_class || op.layer != p.layer || op.subject != p.role || op.per_micro_batch) continue;
+    if (op.role == Role::param_encode) p.encoded = write_of(op, Operand::encoded);
+    if (op.role != Role::grad_encode) continue;
     (encodes_sum(op) ? p.sum_error : p.gradient_error) = read_of(op, Operand::compression_error);
   }
 }
@@ -72,7 +73,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     p.state = read_of(op, Operand::optimizer_state);
     p.weight = gathered_from(graph, op, write_of(op, Operand::weight));
     p.gradient = before_reductions(graph, writers, p.reduced);
-    find_errors(graph, view.rank_class(), p);
+    find_codes_and_errors(graph, view.rank_class(), p);
     for (const auto& [part, whole] : {std::pair{write_of(op, Operand::weight), p.weight}, {p.reduced, p.gradient}}) {
       if (address(view.plan(), part, kOncePerStep) == address(view.plan(), whole, kOncePerStep)) continue;
       fail("the plan places '{}' apart from '{}'; weft run works in place", graph.value(part).name,
@@ -128,9 +129,9 @@ bool ParameterStates::holds_whole(const ParameterState& p, ValueId value) const 
   return view_.plan().graph.value(value).elements() >= p.elements;
 }
 
-Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch,
-                                 std::int64_t position) const {
-  const ElementRange range = view_.shard(p.elements, p.group, position);
+Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position,
+                                 GroupKind group) const {
+  const ElementRange range = view_.shard(p.elements, group, position);
   const ElementPointer base = view_.data(value, micro_batch);
   return {holds_whole(p, value) ? base + range.begin : base, range.size()};
 }
@@ -177,6 +178,15 @@ void ParameterStates::set_weights(const ParameterState& p,
   const std::int64_t begin = holds_whole(p, p.weight) ? 0 : own(p).begin;
   view_.memory().write(elements_of({begin, begin + weights.size}), weights);
   if (weights.data.type != ElementType::fp32) view_.memory().write(elements_of(own(p)), own_master(p));
+  if (p.encoded.valid()) encode_weights(p);
+}
+
+void ParameterStates::encode_weights(const ParameterState& p) const {
+  const CompressionFormat format = view_.plan().layout.compress_weights;
+  if (view_.memory().is_of_device()) fail("'{}': --compress weights has no kernels for GPUs yet", p.name());
+  const std::vector<float> weights = view_.memory().read(own_weights(p));
+  const std::int64_t bytes = encoded_bytes(format, std::ssize(weights)).value;
+  encode(compressor_of(format), weights, {}, {view_.data(p.encoded).address, static_cast<std::size_t>(bytes)});
 }
 
 void ParameterStates::set_initial_weights(std::uint64_t seed) const {

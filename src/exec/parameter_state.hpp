@@ -30,6 +30,7 @@ struct ParameterState {
   ValueId weight;    // whole; under ZeRO-3 this rank's shard
   ValueId gradient;  // what backward sums up: whole; under ZeRO-2 and 3 a shard
   ValueId reduced;   // what the update reads; in the memory of `gradient`
+  ValueId encoded;   // this rank's shard of the weight, where it is gathered encoded; else not valid
   ValueId state;     // first moments, then second, then the master copy where weights are 16 bits wide
   // What encodings have taken away of this rank's gradient, and of the sums of its shard; not valid: there are none.
   ValueId gradient_error, sum_error;
@@ -68,13 +69,20 @@ class ParameterStates {
   // Sets weights and their master copy to what `elements_of` says of a range of the parameter's elements.
   void set_weights(const ParameterState& p,
                    const std::function<std::span<const float>(ElementRange)>& elements_of) const;
+  // Encodes this rank's shard as the others gather it; to be called whenever it has changed.
+  void encode_weights(const ParameterState& p) const;
   // Sets them to those that training begins with.
   void set_initial_weights(std::uint64_t seed) const;
   // Returns whether it is the first of the ranks of `among` that hold the same elements as this one.
   bool answers_for(const ParameterState& p, GroupKind among) const;
   // Returns where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the
   // shard.
-  Vector shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position) const;
+  Vector shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position) const {
+    return shard_in(p, value, micro_batch, position, p.group);
+  }
+  // The same of shares over another group: those that a secondary group keeps for backward.
+  Vector shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position,
+                  GroupKind group) const;
   bool holds_whole(const ParameterState& p, ValueId value) const;
 
  private:

@@ -39,6 +39,7 @@ ordered_json run_to_json(const RunRecord& record) {
   if (record.layout.layer_group > 1) json["layer_group"] = record.layout.layer_group;
   if (record.layout.has_slices()) json["slice_tokens"] = record.layout.slice_tokens;
   if (record.layout.zero_shards > 0) json["zero_shards"] = record.layout.zero_shards;
+  if (record.layout.zero_secondary > 0) json["zero_secondary"] = record.layout.zero_secondary;
   if (record.schedule != LearningRateSchedule{}) {
     json["lr_schedule"] = schedule_to_json(record.schedule);
     json["learning_rates"] = record.learning_rates;

@@ -27,7 +27,8 @@ const std::vector<GroupRow>& group_rows() {
                                           {GroupKind::pp_next, "pp_next", {}},
                                           {GroupKind::kv, "kv", {}},
                                           {GroupKind::shard, "shard", {Axis::dp, Axis::cp}},
-                                          {GroupKind::replica, "replica", {Axis::dp, Axis::cp}}};
+                                          {GroupKind::replica, "replica", {Axis::dp, Axis::cp}},
+                                          {GroupKind::secondary, "secondary", {Axis::dp, Axis::cp}}};
   return rows;
 }
 const GroupRow& row_of(GroupKind kind) {

@@ -31,16 +31,18 @@ struct GroupKind {
   // Where data-parallel groups hold several sets of ZeRO's shards (Layout::has_shard_groups):
   static const GroupKind shard;    // consecutive members of a dp group that share one set
   static const GroupKind replica;  // members of a dp group with the same shard
+  // Consecutive members of a dp group that keep a layer's parameters for its backward (Layout::zero_secondary).
+  static const GroupKind secondary;
 };
 inline constexpr GroupKind GroupKind::tp{0}, GroupKind::cp{1}, GroupKind::dp{2}, GroupKind::ep{3}, GroupKind::etp{4},
     GroupKind::edp{5}, GroupKind::tied{6}, GroupKind::norm{7}, GroupKind::pp_prev{8}, GroupKind::pp_next{9},
-    GroupKind::kv{10}, GroupKind::shard{11}, GroupKind::replica{12};
+    GroupKind::kv{10}, GroupKind::shard{11}, GroupKind::replica{12}, GroupKind::secondary{13};
 // All kinds, each at the place of its number.
 std::span<const GroupKind> group_kinds();
 std::string_view name_of(GroupKind kind);
 
 // The axes that the ranks of a group lie along. None: its members are chosen by their stage or their heads. Of the
-// ranks along their axes, shard and replica groups have those that their place in the dp group says.
+// ranks along their axes, shard, replica and secondary groups have those that their place in the dp group says.
 const std::vector<Axis>& axes_of(GroupKind kind);
 // Whether these are axes of the experts' mesh.
 bool is_of_experts(GroupKind kind);

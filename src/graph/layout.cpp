@@ -62,14 +62,57 @@ void validate_numbers(const Layout& l) {
   if (l.fp8_param_gather && l.zero != 1) fail("--fp8-param-gather: is for --zero 1, not {}", l.zero);
 }
 
-void validate_compression(const Layout& l) {
+// What rounds every element by itself: over steps and ranks its errors are small beside what is summed.
+constexpr CompressionFormat kWithoutFeedback[] = {CompressionFormat::bf16,     CompressionFormat::fp16,
+                                                  CompressionFormat::int8,     CompressionFormat::int8_stochastic,
+                                                  CompressionFormat::fp8_e4m3, CompressionFormat::fp8_e5m2,
+                                                  CompressionFormat::int4,     CompressionFormat::int4_stochastic};
+
+bool works_without_feedback(CompressionFormat format) {
+  return std::find(std::begin(kWithoutFeedback), std::end(kWithoutFeedback), format) != std::end(kWithoutFeedback);
+}
+
+std::string formats_without_feedback() {
+  std::string names;
+  for (const CompressionFormat format : kWithoutFeedback) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(format));
+  }
+  return names;
+}
+
+void validate_weight_compression(const Layout& l, const Transformer& model) {
+  if (!l.encodes_weights()) return;
+  const std::string_view format = name_of(l.compress_weights);
+  require_positive("--compress-min", l.compress.min_elements);
+  if (l.zero != 3) fail("--compress weights={}: needs --zero 3, not {}", format, l.zero);
+  if (l.shards() == 1) fail("--compress weights={}: one rank has all shards and gathers no weights", format);
+  if (!works_without_feedback(l.compress_weights)) {
+    fail("--compress weights={}: takes away too much; must be {}", format, formats_without_feedback());
+  }
+  if (model.experts) {
+    fail("--compress weights={}: is for models without experts, and {} has {}", format, model.name,
+         model.experts->count);
+  }
+}
+
+void validate_compression(const Layout& l, const Transformer& model) {
+  validate_weight_compression(l, model);
   if (!l.compress.is_on()) return;
   const std::string_view format = name_of(l.compress.format);
   require_positive("--compress-min", l.compress.min_elements);
   if (l.dp * l.cp == 1) fail("--compress gradients={}: --dp 1 exchanges no gradients", format);
-  if (l.zero > 1) fail("--compress gradients={}: is for --zero 0 and 1, not {}", format, l.zero);
-  if (l.zero_shards > 0) fail("--compress gradients={}: is not for --zero-shards", format);
-  if (l.grad_dtype != ElementType::fp32) {
+  if (l.zero > 1 && !works_without_feedback(l.compress.format)) {
+    fail(
+        "--compress gradients={}: takes away too much without error feedback, which --zero {} does not keep; must be "
+        "{}",
+        format, l.zero, formats_without_feedback());
+  }
+  if (l.zero > 1 && model.experts) {
+    fail("--compress gradients={}: at --zero {} is for models without experts, and {} has {}", format, l.zero,
+         model.name, model.experts->count);
+  }
+  if (l.zero_shards > 0 && l.zero < 2) fail("--compress gradients={}: with --zero-shards needs --zero 2 or 3", format);
+  if (l.zero < 2 && l.grad_dtype != ElementType::fp32) {
     fail("--compress gradients={}: encodes gradients in fp32, not --grad-dtype {}", format, name_of(l.grad_dtype));
   }
 }
@@ -84,6 +127,23 @@ void validate_shards(const Layout& l, const Transformer& model) {
   }
   if (model.experts) {
     fail("--zero-shards {}: is for models without experts, and {} has {}", l.zero_shards, model.name,
+         model.experts->count);
+  }
+}
+
+void validate_secondary_shards(const Layout& l, const Transformer& model) {
+  if (l.zero_secondary == 0) return;
+  require_positive("--zero-secondary", l.zero_secondary);
+  if (l.zero != 3) fail("--zero-secondary {}: needs --zero 3, not {}", l.zero_secondary, l.zero);
+  if (l.zero_secondary < 2 || l.zero_secondary >= l.shards() || l.shards() % l.zero_secondary != 0) {
+    fail("--zero-secondary {}: must be a divisor of the {} ranks that share ZeRO's shards, other than 1 and {}",
+         l.zero_secondary, l.shards(), l.shards());
+  }
+  if (l.pp > 1) {
+    fail("--zero-secondary {}: is for --pp 1; every micro-batch in flight would hold a copy", l.zero_secondary);
+  }
+  if (model.experts) {
+    fail("--zero-secondary {}: is for models without experts, and {} has {}", l.zero_secondary, model.name,
          model.experts->count);
   }
 }
@@ -311,7 +371,8 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_degrees(layout, devices);
   validate_numbers(layout);
   validate_shards(layout, model);
-  validate_compression(layout);
+  validate_secondary_shards(layout, model);
+  validate_compression(layout, model);
   validate_tensor_parallel(layout, model);
   validate_batches(layout, model);
   validate_layer_group(layout, model);

@@ -32,7 +32,9 @@ inline constexpr WireFormat kDispatchFp8{ElementType::fp8, 128, ElementType::fp3
 
 // Gradients of data parallelism may travel encoded: every rank sends each shard to its owner, which adds the shards up
 // and, where ranks hold whole gradients, sends the sum encoded to all (as qgZ of ZeRO++ does, in one hop). What
-// encoding takes away is added to the gradient of the next step.
+// encoding takes away is added to the gradient of the next step. ZeRO 2 and 3, which keep no whole gradients to add it
+// to, do without: in every micro-batch ranks of a node add up what they send to each other node, and send the sums
+// encoded (qgZ in two hops; in one where there is one level).
 struct GradientCompression {
   CompressionFormat format = CompressionFormat::none;
   std::int64_t min_elements = 1 << 16;  // smaller parameters travel as they are
@@ -58,6 +60,10 @@ struct Layout {
   // Ranks that share one set of ZeRO's shards: consecutive members of a data-parallel group. Sets of such ranks are
   // replicas of each other, which sum their shards. 0: all members share one set.
   std::int64_t zero_shards = 0;
+  // ZeRO 3: consecutive ranks of a set of shards that keep, between a layer's forward and its backward, all of the
+  // layer's parameters among them, so that backward gathers from them alone (hpZ of ZeRO++, FSDP2's
+  // reshard_after_forward of a number). 0: backward gathers from all shards.
+  std::int64_t zero_secondary = 0;
   // Micro-batches that pass a layer one after the other before the first of them goes on to the next layer, so that
   // ZeRO 2 and 3 gather a layer's parameters and reduce its gradients once for all of them. Operations of the graph
   // are there once for each of them, and the graph repeats for every group.
@@ -72,6 +78,8 @@ struct Layout {
   ElementType precision = ElementType::bf16;
   ElementType grad_dtype = ElementType::fp32;  // what gradients are accumulated and reduced in
   GradientCompression compress = {};
+  // What ZeRO 3 gathers parameters of at least compress.min_elements in (qwZ of ZeRO++); none: as they are.
+  CompressionFormat compress_weights = CompressionFormat::none;
   ProductFormat products = ProductFormat::stored;  // what the operands of layers' products are rounded to
   bool fp8_param_gather = false;                   // ZeRO 1 gathers the weights of such products in fp8
   double clip_grad = 0;                            // global-norm limit; 0: no clipping
@@ -99,6 +107,7 @@ struct Layout {
   // Parameter shards of ZeRO: data and context parallel ranks hold the same dense parameters.
   std::int64_t shards() const { return zero_shards > 0 ? zero_shards : dp * cp; }
   std::int64_t shard_replicas() const { return dp * cp / shards(); }
+  bool encodes_weights() const { return compress_weights != CompressionFormat::none; }
   // Returns whether data-parallel groups consist of several sets of ranks, each with all shards.
   bool has_shard_groups() const { return shard_replicas() > 1; }
 };

@@ -51,6 +51,7 @@ RankClass lone_class(const Transformer& model, const Layout& layout) {
   set(GroupKind::norm, layout.devices() / layout.shard_replicas());
   set(GroupKind::shard, layout.shards());
   set(GroupKind::replica, layout.shard_replicas());
+  set(GroupKind::secondary, layout.zero_secondary);
   set(GroupKind::kv, model_groups(model, layout).key_copies);
   return c;
 }

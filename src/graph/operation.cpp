@@ -19,7 +19,8 @@ std::string_view name_of(Role role) {
       "head loss embedding_reduce attention_gather attention_reduce ffn_gather ffn_reduce kv_gather kv_reduce "
       "expert_dispatch expert_combine expert_gather expert_reduce head_gather head_reduce loss_reduce stage_input "
       "stage_output stage_gather grad_reduce shard_reduce replica_reduce tied_reduce param_gather norm_reduce "
-      "grad_exchange grad_gather grad_encode grad_merge grad_decode grad_norm update");
+      "grad_exchange grad_gather grad_encode grad_merge grad_decode grad_norm update param_encode param_decode "
+      "param_keep");
   return enum_name(kNames, role);
 }
 
@@ -151,10 +152,10 @@ double memory_traffic(const OpKey& key) {
       return dim(key, 0) * dim(key, 1);
     case OpKind::square_sum:
       return size * dim(key, 0);
-    case OpKind::encode:  // reads gradients and errors, writes errors and codes, in fp32
-      return 12 * dim(key, 0) + encoded_traffic(key, key.dims[2]);
+    case OpKind::encode:  // once a step it reads gradients and errors, writes errors and codes
+      return (key.phase == Phase::optimizer ? 3 : 1) * size * dim(key, 0) + encoded_traffic(key, key.dims[2]);
     case OpKind::decode:
-      return 4 * dim(key, 0) + dim(key, 3) * encoded_traffic(key, key.dims[2]);
+      return size * dim(key, 0) + dim(key, 3) * encoded_traffic(key, key.dims[2]);
     case OpKind::transfer:
       return 0;
   }

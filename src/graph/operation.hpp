@@ -85,10 +85,14 @@ enum class Role : std::uint8_t {
   grad_merge,   // decodes the summands of a shard and adds them up
   grad_decode,
   grad_norm,
-  update
+  update,
+  // ZeRO 3, in every micro-batch
+  param_encode,  // once a step, of the shard that the update leaves
+  param_decode,  // of all shards
+  param_keep     // keeps this rank's share of gathered parameters for backward (Layout::zero_secondary)
 };
 std::string_view name_of(Role role);
-inline constexpr int kRoles = static_cast<int>(Role::update) + 1;
+inline constexpr int kRoles = static_cast<int>(Role::param_keep) + 1;
 
 // How an operation is computed; decides its cost and its kernel.
 enum class OpKind : std::uint8_t {

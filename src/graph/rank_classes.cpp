@@ -55,12 +55,14 @@ std::vector<Rank> with_same_head(const std::vector<Rank>& tensor_parallel, std::
 bool has_groups(GroupKind kind, const Layout& layout, const ModelGroups& model) {
   if (is_of_experts(kind)) return model.experts;
   if (kind == GroupKind::shard || kind == GroupKind::replica) return layout.has_shard_groups();
+  if (kind == GroupKind::secondary) return layout.zero_secondary > 0;
   return kind != GroupKind::kv || model.key_copies > 1;
 }
 
 // Whether ranks of the same axes are in different groups of this kind because of their shards. The gradient norm is
 // summed inside each replica, where every shard is once.
 bool is_divided_by_shards(GroupKind kind, const Layout& layout) {
+  if (kind == GroupKind::secondary) return layout.zero_secondary > 0;
   return layout.has_shard_groups() &&
          (kind == GroupKind::shard || kind == GroupKind::replica || kind == GroupKind::norm);
 }
@@ -75,6 +77,7 @@ std::int64_t group_by_shards(GroupKind kind, const Layout& layout, const Mesh& m
     place += mesh.coordinate(axis, rank) * stride;
     stride *= size;
   }
+  if (kind == GroupKind::secondary) return place / layout.zero_secondary;
   return kind == GroupKind::replica ? place % layout.shards() : place / layout.shards();
 }
 

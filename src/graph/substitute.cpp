@@ -48,7 +48,7 @@ bool may_be_substituted(const StepGraph& graph, const Operation& op, Substitutio
   if (op.role != Role::grad_reduce && op.role != Role::param_gather) return false;
   const GroupKind group = op.communication->group;
   if (group != GroupKind::dp && group != GroupKind::shard && group != GroupKind::edp) return false;
-  if (!carries_one_value(op)) return false;
+  if (!carries_one_value(op) || op.communication->format.type == ElementType::u8) return false;
   if (has_levels(rule_of(rule)) && group_of(graph, op).levels.empty()) return false;
   const std::int64_t whole = std::max(graph.value(read_of(op, Operand::payload)).elements(),
                                       graph.value(write_of(op, Operand::payload)).elements());

@@ -40,13 +40,14 @@ void read_name(const JsonObject& object, const std::string& key, Enum last, Enum
   if (object.has(key)) result = static_cast<Enum>(object.one_of(key, names_up_to(last)));
 }
 
-GradientCompression read_compression(const JsonObject& object) {
-  object.allow_only(std::vector<std::string>{"gradients", "min_elements"});
-  GradientCompression compression;
-  compression.format =
-      static_cast<CompressionFormat>(object.one_of("gradients", names_up_to(CompressionFormat::random_k)));
-  compression.min_elements = object.integer_or("min_elements", compression.min_elements, 1, kMaxDegree);
-  return compression;
+void read_compression(const JsonObject& object, Layout& layout) {
+  object.allow_only(std::vector<std::string>{"gradients", "weights", "min_elements"});
+  const auto format = [&](const char* key) {
+    return static_cast<CompressionFormat>(object.one_of(key, names_up_to(CompressionFormat::random_k)));
+  };
+  if (object.has("weights")) layout.compress_weights = format("weights");
+  if (object.has("gradients") || !object.has("weights")) layout.compress.format = format("gradients");
+  layout.compress.min_elements = object.integer_or("min_elements", layout.compress.min_elements, 1, kMaxDegree);
 }
 
 }  // namespace
@@ -71,9 +72,13 @@ ordered_json layout_to_json(const Layout& layout) {
                       {"clip_grad", layout.clip_grad},
                       {"schedule", name_of(layout.schedule)}};
   if (layout.zero_shards > 0) result["zero_shards"] = layout.zero_shards;
-  if (layout.compress.is_on()) {
-    result["compress"] = {{"gradients", name_of(layout.compress.format)},
-                          {"min_elements", layout.compress.min_elements}};
+  if (layout.zero_secondary > 0) result["zero_secondary"] = layout.zero_secondary;
+  if (layout.compress.is_on() || layout.encodes_weights()) {
+    ordered_json compress = ordered_json::object();
+    if (layout.compress.is_on()) compress["gradients"] = name_of(layout.compress.format);
+    if (layout.encodes_weights()) compress["weights"] = name_of(layout.compress_weights);
+    compress["min_elements"] = layout.compress.min_elements;
+    result["compress"] = std::move(compress);
   }
   if (layout.layer_group > 1) result["layer_group"] = layout.layer_group;
   if (layout.has_slices()) result["slice_tokens"] = layout.slice_tokens;
@@ -115,6 +120,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
                                              "ep_forwarding",
                                              "expert_exchange",
                                              "zero_shards",
+                                             "zero_secondary",
                                              "layer_group",
                                              "compress",
                                              "slice_tokens",
@@ -133,8 +139,9 @@ Layout layout_from_json(const json& value, const std::string& where) {
   layout.seq = object.integer("seq", 1, kMaxDegree);
   layout.zero = static_cast<int>(object.integer_or("zero", layout.zero, 0, 3));
   layout.zero_shards = object.has("zero_shards") ? object.integer("zero_shards", 1, kMaxDegree) : 0;
+  layout.zero_secondary = object.has("zero_secondary") ? object.integer("zero_secondary", 1, kMaxDegree) : 0;
   layout.layer_group = object.integer_or("layer_group", layout.layer_group, 1, kMaxDegree);
-  if (object.has("compress")) layout.compress = read_compression(object.object("compress"));
+  if (object.has("compress")) read_compression(object.object("compress"), layout);
   layout.sequence_parallel = object.boolean_or("sequence_parallel", layout.sequence_parallel);
   layout.dropout = object.boolean_or("dropout", layout.dropout);
   read_name(object, "expert_exchange", ExpertExchange::gathered, layout.expert_exchange);

@@ -134,7 +134,7 @@ OperationReader::OperationReader(const PlanCounts& counts, std::vector<ProgramRe
       communication_keys_{"collective", "algorithm", "parts",    "inner", "group",  "scope",
                           "wire",       "bytes",     "transfer", "sends", "program"},
       phases_(names_up_to(Phase::optimizer)),
-      roles_(names_up_to(Role::update)),
+      roles_(names_up_to(Role::param_keep)),
       operands_(names_up_to(Operand::payload)),
       kinds_(names_up_to(OpKind::transfer)),
       dtypes_(names_of(kPlanTypes)),

@@ -88,6 +88,9 @@ std::optional<CompressionChoice> decide_compression(const Flags& flags, const st
                                                     const Profile& profile, Inputs& inputs) {
   const std::optional<double> max_error = error_of_chosen_compression(flags);
   if (!max_error) return std::nullopt;
+  if (inputs.layout.zero > 1) {
+    fail("--compress auto: decides at --zero 0 and 1, not {}; give a format", inputs.layout.zero);
+  }
   const bool takes_named = flags.given("policy") && !searches(policies.front());
   CompressionChoice choice =
       choose_compression(inputs, profile, *max_error, takes_named ? policies.front() : "priority");

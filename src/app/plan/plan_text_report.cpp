@@ -178,7 +178,9 @@ std::string study_heading(const PlanStudy& study, bool links) {
   if (l.has_slices()) text += fmt::format(", in slices of {}", fmt::join(l.slice_tokens, ", "));
   text += fmt::format("  |  zero {}", l.zero);
   if (l.has_shard_groups()) text += fmt::format(" in {} shards", l.shards());
+  if (l.zero_secondary > 0) text += fmt::format(" with secondary shards over {}", l.zero_secondary);
   if (l.compress.is_on()) text += fmt::format("  gradients as {}", name_of(l.compress.format));
+  if (l.encodes_weights()) text += fmt::format("  weights as {}", name_of(l.compress_weights));
   text += fmt::format("  {}", name_of(l.precision));
   if (l.products != ProductFormat::stored) text += fmt::format("  products in {}", name_of(l.products));
   text += fmt::format("{}  recompute {}  {}\n", l.sequence_parallel ? "  sequence parallel" : "", name_of(l.recompute),

@@ -119,6 +119,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"zero", {"1"}},
       {"zero-shards", {"1", {{"zero", "1"}}}},
       {"zero-replicas", {"2", {{"zero", "1"}}}},
+      {"zero-secondary", {"2", {{"zero", "3"}}}},
       {"layer-group", {"2", {{"zero", "2"}}}},
       {"slices", {"2", {{"pp", "2"}, {"layers", "4"}, {"micro-batch", "1"}}}},
       {"sequence-parallel", {"true", {{"tp", "2"}}}},

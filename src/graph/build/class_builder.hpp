@@ -48,6 +48,7 @@ struct Parameter {
   bool tied = false;                       // the other copy lies on another pipeline stage
   ValueId weight = {};                     // whole, or this rank's shard under ZeRO-3
   ValueId gradient = {};                   // accumulated over the step; this rank's shard under ZeRO-2 and 3
+  ValueId encoded = {};                    // this rank's shard of the weight, where shards are gathered encoded
 };
 
 class ClassBuilder {
@@ -108,6 +109,22 @@ class ClassBuilder {
   ValueId compress_gradient(const Parameter& p, ValueId grad, Role stage);
   ValueId encode_gradient(const Parameter& p, ValueId grad, std::int64_t shard_count, const char* suffix);
   ValueId decode_gradient(const Parameter& p, ValueId encoded, Role role, OpKey key, const char* suffix);
+  // What ZeRO++ adds (zero_plus_plus.cpp).
+  void keep_secondary(ParameterIndex index, ValueId whole);
+  bool has_encoded_weight(std::int64_t elements, GroupKind group) const;
+  void encode_weight(const Parameter& p);
+  void gather_encoded(const Parameter& p, Phase when, Role role, ValueId whole);
+  bool exchanges_gradient(const Parameter& p) const;
+  void exchange_gradient(const Parameter& p, ValueId whole, Role role);
+  struct Hop {
+    ValueId from, to;
+    std::int64_t shards, members;  // shards of `from`, and ranks that exchange them
+    Scope scope;
+    std::int32_t number;
+  };
+  void exchange_in_hop(const Parameter& p, const Hop& hop, Role role);
+  // `sizes`: elements, shards that are encoded apart, summands of each element.
+  OpKey code_key(OpKind kind, CompressionFormat format, ElementType dtype, std::array<std::int64_t, 3> sizes) const;
   void emit_updates();
   ValueId emit_norm(const std::vector<ValueId>& gradients);
   void emit_update(const Parameter& p, ValueId gradient, ValueId norm);
@@ -284,6 +301,7 @@ class ClassBuilder {
   std::map<Role, std::int64_t> held_elements_;                       // the same in every layer
   std::map<Role, Spread> spreads_;
   std::map<ParameterIndex, ValueId> gathered_;                          // ZeRO-3: whole copies in use right now
+  std::map<ParameterIndex, ValueId> secondary_;                         // shares of them that backward gathers
   std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;     // first layer and count, by chunk
   std::map<std::pair<ParameterIndex, Role>, ValueId> whole_gradients_;  // ZeRO-2 and 3: before they are scattered
   struct HeadValues {

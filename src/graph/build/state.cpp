@@ -37,6 +37,12 @@ ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<Gr
                      .sharding = zero_sharding(group, layout_.zero >= 2),
                      .dtype = layout_.grad_dtype},
                     true);
+  if (has_encoded_weight(elements, group)) {
+    p.encoded = once({.name = name + ".weight.encoded",
+                      .shape = {encoded_bytes(layout_.compress_weights, shard).value},
+                      .kind = ValueKind::parameter,
+                      .dtype = ElementType::u8});
+  }
   parameters_.push_back(p);
   by_role_[{layer_, role}] = parameters_.size() - 1;
   return parameters_.size() - 1;
@@ -50,15 +56,23 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   if (layout_.zero < 3 || shards(p.group) == 1) return {Operand::weight, p.weight, 1};
   const auto found = gathered_.find(index);
   if (found != gathered_.end()) return {Operand::weight, found->second};
-  const std::int64_t n = shards(p.group);
-  const std::int64_t shard = graph_.value(p.weight).elements();
+  const auto kept = secondary_.find(index);
+  const bool from_kept = phase != Phase::forward && kept != secondary_.end();
+  const GroupKind group = from_kept ? GroupKind::secondary : p.group;
+  const Read share = from_kept ? Read{Operand::payload, kept->second} : Read{Operand::payload, p.weight, 1};
+  const std::int64_t elements = graph_.value(share.value).elements() * shards(group);
   const Role role = user.value_or(p.role);
   const AsTurn all(turn_, kAllTurns);
-  const ValueId whole = value({label(name_of(role)) + ".gathered", {shard * n}, ValueKind::parameter});
+  const ValueId whole = value({label(name_of(role)) + ".gathered", {elements}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
-  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).elements(),
-           {{Operand::payload, p.weight, 1}}, {{Operand::payload, whole}}, role);
+  if (p.encoded.valid() && !from_kept) {
+    gather_encoded(p, when, role, whole);
+  } else {
+    transfer(Role::param_gather, when, Collective::all_gather, group, elements, {share}, {{Operand::payload, whole}},
+             role);
+  }
   gathered_[index] = whole;
+  if (when == Phase::forward) keep_secondary(index, whole);
   return {Operand::weight, whole};
 }
 
@@ -91,6 +105,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
   add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, whole}});
   if (!is_last_turn()) return;
   const AsTurn all(turn_, kAllTurns);
+  if (exchanges_gradient(p)) return exchange_gradient(p, whole, role);
   transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).elements(),
            {{Operand::payload, whole}}, {{Operand::payload, p.gradient}}, role);
 }
@@ -190,6 +205,7 @@ void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId nor
       {{Operand::weight, updated}, {Operand::optimizer_state, state}})
       .per_micro_batch = false;
   graph_.operations.back().subject = p.role;
+  if (p.encoded.valid()) encode_weight(p);
   if (gathers) {
     transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, own * n,
              {{Operand::payload, updated}}, {{Operand::payload, p.weight}}, p.role)

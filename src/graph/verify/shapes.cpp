@@ -151,6 +151,11 @@ class ShapeRules {
       equal("elements written", written(), dims_[0]);
       return;
     }
+    if (op_.role == Role::param_keep) {
+      equal("elements kept", written(Operand::weight), dims_[0]);
+      const std::int64_t ranks = graph_.classes[op_.rank_class.index()].group(GroupKind::secondary).view.size;
+      return within("elements read", read(Operand::weight), (dims_[0] - 1) * ranks + 1, dims_[0] * ranks + padding());
+    }
     const bool backward = op_.phase == Phase::input_grad;
     const std::int64_t found = written(backward ? Operand::input_grad : Operand::output);
     const bool gated = backward && found == 2 * dims_[0];  // SwiGLU's dX has two halves
@@ -191,16 +196,22 @@ class ShapeRules {
 
   void encode() const {
     require_format();
-    equal("gradients read", read(Operand::gradient), dims_[0]);
-    equal("errors read", read(Operand::compression_error), dims_[0]);
-    equal("errors written", written(Operand::compression_error), dims_[0]);
+    const bool of_weights = op_.role == Role::param_encode;
+    equal(of_weights ? "weights read" : "gradients read", read(of_weights ? Operand::weight : Operand::gradient),
+          dims_[0]);
+    if (!of_weights && !op_.per_micro_batch) {
+      equal("errors read", read(Operand::compression_error), dims_[0]);
+      equal("errors written", written(Operand::compression_error), dims_[0]);
+    }
     equal("bytes written", written(Operand::encoded),
           encoded_shards(compression_of(op_.key), dims_[0], dims_[2]).value);
   }
 
   void decode() const {
     require_format();
-    equal("gradients written", written(Operand::gradient), dims_[0]);
+    const bool of_weights = op_.role == Role::param_decode;
+    equal(of_weights ? "weights written" : "gradients written",
+          written(of_weights ? Operand::weight : Operand::gradient), dims_[0]);
     equal("bytes read", read(Operand::encoded),
           product({dims_[3], encoded_shards(compression_of(op_.key), dims_[0], dims_[2]).value}));
   }

@@ -50,6 +50,19 @@ void add_stage_3(ExportSheet& sheet, Json& zero) {
   zero["stage3_max_reuse_distance"] = 0;           // backward gathers again
   zero["stage3_param_persistence_threshold"] = 0;  // small parameters are gathered too
   sheet.carries({Feature::prefetch, Feature::gathers_beside_compute});
+  // DeepSpeed's own are in eight bits for weights and in four for gradients.
+  if (sheet.layout().compress_weights == CompressionFormat::int8) {
+    zero["zero_quantized_weights"] = true;
+    sheet.carries({Feature::weight_compression});
+  }
+  if (sheet.layout().compress.format == CompressionFormat::int4) {
+    zero["zero_quantized_gradients"] = true;
+    sheet.carries({Feature::gradient_compression});
+  }
+  if (sheet.layout().zero_secondary > 0) {
+    zero["zero_hpz_partition_size"] = sheet.layout().zero_secondary;
+    sheet.carries({Feature::zero_secondary});
+  }
   if (sheet.layout().has_shard_groups()) {
     zero["mics_shard_size"] = sheet.layout().shards();
     sheet.carries({Feature::zero_shards});

@@ -103,7 +103,10 @@ void write_constants(ExportSheet& sheet) {
   sheet.line(fmt::format("MICRO_BATCHES = {}", layout.micro_batches()));
   sheet.line(fmt::format("MESH = {{\"replicate\": {}, \"shard\": {}}}  # of init_device_mesh", layout.shard_replicas(),
                          layout.shards()));
-  sheet.line(fmt::format("RESHARD_AFTER_FORWARD = {}", layout.zero == 3 ? "True" : "False"));
+  const std::string kept = layout.zero_secondary > 0 ? std::to_string(layout.zero_secondary)
+                           : layout.zero == 3        ? "True"
+                                                     : "False";
+  sheet.line(fmt::format("RESHARD_AFTER_FORWARD = {}", kept));
   sheet.line(fmt::format("PREFETCH = {}  # groups gathered ahead", layout.zero == 3 ? sheet.facts().prefetch : 0));
   sheet.line(fmt::format("PARAM_DTYPE = {}", torch_type(layout.precision)));
   sheet.line(fmt::format("REDUCE_DTYPE = {}", torch_type(layout.grad_dtype)));
@@ -122,8 +125,8 @@ void write_fsdp2_groups(ExportSheet& sheet) {
   }
   write_constants(sheet);
   sheet.line(kFunctions);
-  sheet.carries({Feature::data_parallel, Feature::zero, Feature::zero_shards, Feature::precision,
-                 Feature::gradient_type, Feature::prefetch, Feature::waits, Feature::queues,
+  sheet.carries({Feature::data_parallel, Feature::zero, Feature::zero_shards, Feature::zero_secondary,
+                 Feature::precision, Feature::gradient_type, Feature::prefetch, Feature::waits, Feature::queues,
                  Feature::reductions_beside_compute, Feature::gathers_beside_compute, Feature::gradient_buckets});
   sheet.warn("the embedding and the head are in the root's group unless apply() gets them as own_groups");
   if (layout.zero == 3 && sheet.facts().prefetch == 0) {

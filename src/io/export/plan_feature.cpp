@@ -89,6 +89,8 @@ class FeatureList {
     add_if(layout_.zero > 0, Feature::zero, fmt::format("ZeRO stage {}", layout_.zero));
     add_if(layout_.has_shard_groups() && layout_.zero > 0, Feature::zero_shards,
            fmt::format("shards over {} ranks, {} replicas of them", layout_.shards(), layout_.shard_replicas()));
+    add_if(layout_.zero_secondary > 0, Feature::zero_secondary,
+           fmt::format("backward gathers parameters from {} ranks that keep them", layout_.zero_secondary));
   }
 
   void add_numerics() {
@@ -100,6 +102,8 @@ class FeatureList {
     add(Feature::gradient_type, fmt::format("gradients accumulated and reduced in {}", name_of(l.grad_dtype)));
     add_if(l.compress.is_on(), Feature::gradient_compression,
            fmt::format("gradients travel as {}", name_of(l.compress.format)));
+    add_if(l.encodes_weights(), Feature::weight_compression,
+           fmt::format("parameters gathered as {}", name_of(l.compress_weights)));
     add_if(l.clip_grad > 0, Feature::gradient_clipping, fmt::format("gradients clipped at {}", l.clip_grad));
     add_if(has_dropout(plan_.model, l), Feature::dropout, "dropout");
     add_if(l.recompute != Recompute::none, Feature::recompute, fmt::format("recompute {}", name_of(l.recompute)));

@@ -52,10 +52,7 @@ constexpr UnusedKey kUnusedZeroKeys[] = {
     {"stage3_model_persistence_threshold", "Weft shards small parameters too"},
     {"stage3_module_granularity_threshold", "Weft gathers whole layers"},
     {"stage3_use_all_reduce_for_fetch_params", "Weft gathers parameters"},
-    {"zero_hpz_partition_size", "Weft has no second partition inside nodes"},
-    {"zero_quantized_weights", "Weft gathers parameters in their own type"},
     {"zero_quantized_nontrainable_weights", "Weft gathers parameters in their own type"},
-    {"zero_quantized_gradients", "Weft reduces gradients in one type"},
     {"zeropp_loco_param", "Weft reduces gradients in one type"},
     {"mics_hierarchical_params_gather", "Weft chooses how gathers are carried out"},
     {"offload_param", "Weft has no offloading"},
@@ -150,7 +147,25 @@ class DeepSpeedReader {
       const std::int64_t shards = zero.integer("mics_shard_size", -1);
       if (shards > 0 && stage > 0) set("zero-shards", std::to_string(shards), "zero_optimization.mics_shard_size");
     }
+    if (given(zero, keys, "zero_hpz_partition_size")) {
+      const std::int64_t ranks = zero.integer("zero_hpz_partition_size", 1);
+      if (ranks > 1 && stage == 3) {
+        set("zero-secondary", std::to_string(ranks), "zero_optimization.zero_hpz_partition_size");
+      }
+    }
+    if (stage == 3) read_quantised(zero, keys);
     note_others(keys, kUnusedZeroKeys, "zero_optimization.", kUsedOfZero);
+  }
+
+  // ZeRO++: eight bits for weights, four for gradients.
+  void read_quantised(const JsonObject& zero, const nlohmann::json& keys) {
+    const auto is_on = [&](const char* key) { return given(zero, keys, key) && zero.boolean(key); };
+    const bool weights = is_on("zero_quantized_weights"), gradients = is_on("zero_quantized_gradients");
+    if (!weights && !gradients) return;
+    set("compress",
+        fmt::format("{}{}{}", gradients ? "gradients=int4" : "", weights && gradients ? "," : "",
+                    weights ? "weights=int8" : ""),
+        gradients ? "zero_optimization.zero_quantized_gradients" : "zero_optimization.zero_quantized_weights");
   }
 
   void read_bucket(const JsonObject& zero, bool cuts) {
@@ -191,8 +206,13 @@ class DeepSpeedReader {
                                                   "communication_data_type",
                                                   "gradient_clipping",
                                                   "zero_optimization"};
-  static inline const std::set<std::string> kUsedOfZero{"stage", "overlap_comm", "reduce_bucket_size",
-                                                        "mics_shard_size"};
+  static inline const std::set<std::string> kUsedOfZero{"stage",
+                                                        "overlap_comm",
+                                                        "reduce_bucket_size",
+                                                        "mics_shard_size",
+                                                        "zero_hpz_partition_size",
+                                                        "zero_quantized_weights",
+                                                        "zero_quantized_gradients"};
 
   std::string file_;
   JsonObject config_;

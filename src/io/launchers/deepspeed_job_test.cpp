@@ -54,6 +54,19 @@ TEST(DeepSpeedConfig, OverlapByDefaultIsOfStage3) {
   EXPECT_EQ(settings_of("{}").at("policy"), "serial");
 }
 
+// Weights in eight bits and gradients in four, at stage 3 alone.
+TEST(DeepSpeedConfig, ZeroPlusPlus) {
+  const auto settings = [](const std::string& zero) { return settings_of(R"({"zero_optimization": {)" + zero + "}}"); };
+  const Settings all = settings(R"("stage": 3, "zero_hpz_partition_size": 16, "zero_quantized_weights": true,
+                                   "zero_quantized_gradients": true)");
+  EXPECT_EQ(all.at("zero-secondary"), "16");
+  EXPECT_EQ(all.at("compress"), "gradients=int4,weights=int8");
+  EXPECT_EQ(settings(R"("stage": 3, "zero_quantized_weights": true)").at("compress"), "weights=int8");
+  EXPECT_EQ(settings(R"("stage": 3, "zero_quantized_gradients": true)").at("compress"), "gradients=int4");
+  EXPECT_FALSE(settings(R"("stage": 2, "zero_quantized_gradients": true)").contains("compress"));
+  EXPECT_FALSE(settings(R"("stage": 3, "zero_hpz_partition_size": 1)").contains("zero-secondary"));
+}
+
 TEST(DeepSpeedConfig, WhatHasNoEffectIsNamed) {
   const LaunchJob job = read_deepspeed_config(
       R"({"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 4, "steps_per_print": 10,

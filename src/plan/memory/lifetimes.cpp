@@ -91,7 +91,7 @@ void store_sums_in_gradients(const Plan& plan, std::vector<ValueId>& storage) {
     return value.valid() && !writers[value.index()].empty() ? &plan.graph.op(writers[value.index()].front()) : nullptr;
   };
   for (const Operation& op : plan.graph.operations) {
-    if (op.role != Role::grad_merge && op.role != Role::grad_decode) continue;
+    if (op.per_micro_batch || (op.role != Role::grad_merge && op.role != Role::grad_decode)) continue;
     const Operation* const transfer = writer_of(find_read(op, Operand::encoded));
     const Operation* const encode = transfer == nullptr ? nullptr : writer_of(find_read(*transfer, Operand::payload));
     if (encode == nullptr || encode->role != Role::grad_encode) continue;  // the verifier says why that is wrong

@@ -163,7 +163,7 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
 std::vector<MergeSet> one_bucket(const StepGraph& graph) {
   // Identity of a bucket; layer -1 where all layers share one. Where a group spans classes, they have the same
   // parameters (all are of one stage) and so the same buckets.
-  using Key = std::tuple<ClassId, Role, Phase, std::int32_t, std::int32_t, std::int32_t, std::int32_t>;
+  using Key = std::tuple<ClassId, Role, Phase, std::int32_t, ElementType, std::int32_t, std::int32_t, std::int32_t>;
   std::map<Key, std::vector<OpId>> buckets;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
@@ -176,7 +176,9 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
     const std::int32_t layer = !op.per_micro_batch ? -1 : op.layer < 0 && head ? -2 : op.layer;
     const std::int32_t chunk = op.per_micro_batch ? op.chunk : 0;
     const std::int32_t width = static_cast<std::int32_t>(op.key.dims[1]);  // the update's bytes per parameter
-    buckets[{op.rank_class, op.role, op.phase, group, layer, chunk, width}].push_back(make_id<OpId>(i));
+    // What is gathered encoded travels apart from what is not.
+    const ElementType type = op.communication ? op.communication->format.type : ElementType::fp32;
+    buckets[{op.rank_class, op.role, op.phase, group, type, layer, chunk, width}].push_back(make_id<OpId>(i));
   }
   std::vector<MergeSet> sets;
   for (auto& [key, members] : buckets) {

@@ -11,9 +11,10 @@ namespace {
 bool belongs(const Operation& op, ClassId rank_class, std::int32_t chunk, bool forward) {
   if (op.rank_class != rank_class || op.chunk != chunk || !op.per_micro_batch) return false;
   if ((op.phase == Phase::forward) != forward || op.phase == Phase::weight_grad) return false;
-  if (!op.communication) return true;
+  if (!op.communication) return op.role != Role::param_keep && op.role != Role::param_decode;
   const GroupKind group = op.communication->group;
-  return group != GroupKind::dp && group != GroupKind::shard && group != GroupKind::edp;
+  return group != GroupKind::dp && group != GroupKind::shard && group != GroupKind::secondary &&
+         group != GroupKind::edp;
 }
 
 Operation first_part(const StepGraph& graph, OpId id, const ChainCut& cut) {

@@ -5,6 +5,7 @@
 
 #include "graph/op_lists.hpp"
 #include "planner/schedule/blocks.hpp"
+#include "planner/schedule/overlap_exchanges.hpp"
 #include "planner/schedule/sharded_units.hpp"
 
 namespace weft {
@@ -75,7 +76,7 @@ class BlockOverlap {
       const auto made_by = writers_[read.value.index()];
       return std::ranges::any_of(made_by, [&](OpId writer) {
         const Operation& op = plan_.graph.op(writer);
-        return is_sharded_traffic(op) && op.role == Role::param_gather &&
+        return ((is_sharded_traffic(op) && op.role == Role::param_gather) || op.role == Role::param_decode) &&
                std::ranges::find(block_.operations, writer) == block_.operations.end();
       });
     };
@@ -94,6 +95,11 @@ class BlockOverlap {
       for (const Write& write : plan_.graph.op(gather).writes) {
         for (const OpId reader : readers_[write.value.index()]) {
           if (position_[reader.index()] > position_[last.index()]) last = reader;
+          if (plan_.graph.op(reader).role != Role::param_decode) continue;
+          // Who reads what it decodes uses the unit.
+          for (const OpId user : readers_[write_of(plan_.graph.op(reader), Operand::weight).index()]) {
+            if (position_[user.index()] > position_[last.index()]) last = user;
+          }
         }
       }
     }
@@ -149,6 +155,7 @@ void separate_gathers(Plan& plan) {
 void overlap_sharded_traffic(Plan& plan, const ShardedOverlap& overlap) {
   separate_gathers(plan);
   if (!overlap.gathers && !overlap.reductions) return;
+  if (overlap.reductions) overlap_exchanges(plan);
   const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
   std::vector<std::size_t> position(plan.graph.operations.size(), 0);
   for (ClassPlan& c : plan.classes) {

@@ -79,7 +79,7 @@ class UrgentFirst {
 
  private:
   // Where an operation stands in the update block: first reductions as a link takes them; what is left of the
-  // gradients' way; then updates, each followed by its gathers.
+  // gradients' way; then updates, each followed by its gathers; then encodings of what updates left.
   struct Place {
     int stage = 0;
     double first = 0;
@@ -104,6 +104,9 @@ class UrgentFirst {
           break;
         case Role::param_gather:
           place_[id.index()] = {2, use, 1};
+          break;
+        case Role::param_encode:
+          place_[id.index()] = {3, use, 0};
           break;
         default:
           place_[id.index()] = {1, 0, 0};  // as the graph has them

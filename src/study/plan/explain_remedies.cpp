@@ -151,8 +151,13 @@ class ChangeList {
     shard_less();
   }
   void shard_less() {
-    add(now().layer_group > 1 ? "--zero 1 --layer-group 1" : "--zero 1", [](Layout& l) {
+    std::string flags = now().layer_group > 1 ? "--zero 1 --layer-group 1" : "--zero 1";
+    if (now().zero_secondary > 0) flags += " (no --zero-secondary)";
+    if (now().encodes_weights()) flags += " (no --compress weights)";
+    add(flags, [](Layout& l) {
       l.zero = 1;
+      l.zero_secondary = 0;
+      l.compress_weights = CompressionFormat::none;
       l.layer_group = 1;
     });
   }

@@ -67,6 +67,7 @@ std::string changed_flags(const Layout& from, const Layout& to) {
   if (!to.sequence_parallel && from.sequence_parallel) add("(no --sequence-parallel)");
   if (to.zero != from.zero) add(fmt::format("--zero {}", to.zero));
   if (to.zero_shards != from.zero_shards) add(fmt::format("--zero-shards {}", to.zero_shards));
+  if (from.zero_secondary > 0 && to.zero_secondary == 0) add("(no --zero-secondary)");
   if (to.layer_group != from.layer_group) add(fmt::format("--layer-group {}", to.layer_group));
   if (from.has_slices() && !to.has_slices()) add("(no --slices)");
   if (to.recompute != from.recompute) add(fmt::format("--recompute {}", name_of(to.recompute)));
@@ -84,6 +85,10 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
   if (layout.tp == 1) layout.sequence_parallel = false;
   const std::int64_t ranks = layout.dp * layout.cp;  // that hold the same parameters
   if (layout.zero_shards > 0 && ranks % layout.zero_shards != 0) layout.zero_shards = ranks;
+  if (layout.pp > 1 || layout.zero_secondary >= layout.shards() ||
+      (layout.zero_secondary > 0 && layout.shards() % layout.zero_secondary != 0)) {
+    layout.zero_secondary = 0;
+  }
   if (layout.pp > 1 || layout.micro_batches() % layout.layer_group != 0) layout.layer_group = 1;
   if (layout.pp == 1) layout.slice_tokens.clear();
   if (layout.pp != now.pp) {
@@ -133,6 +138,11 @@ std::vector<Layout> variants_of(const Layout& layout) {
     Layout one_set = layout;
     one_set.zero_shards = layout.dp * layout.cp;
     add_variants(one_set, 1, variants);
+  }
+  if (layout.zero_secondary > 0) {
+    Layout without = layout;
+    without.zero_secondary = 0;
+    add_variants(without, 1, variants);
   }
   std::stable_sort(variants.begin(), variants.end(),
                    [](const Variant& a, const Variant& b) { return a.weight < b.weight; });

@@ -49,6 +49,9 @@ constexpr std::pair<Role, std::string_view> kComputeWords[] = {
     {Role::grad_encode, "gradient compression (encode)"},
     {Role::grad_merge, "gradient compression (decode and add)"},
     {Role::grad_decode, "gradient compression (decode)"},
+    {Role::param_encode, "parameter shard quantisation (qwZ)"},
+    {Role::param_decode, "parameter dequantisation (qwZ)"},
+    {Role::param_keep, "secondary parameter shard (hpZ)"},
     {Role::grad_norm, "gradient norm (clip_grad_norm)"},
     {Role::update, "optimizer step (Adam)"}};
 
@@ -92,6 +95,7 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
       return fmt::format("gradient shard {} ({})", collective,
                          layout.zero == 1 ? "optimizer instances" : "HSDP replicas");
     case Role::param_gather:
+      if (c.group == GroupKind::secondary) return fmt::format("parameter {} (hpZ, secondary shards)", collective);
       return fmt::format("{}parameter {} ({})", experts, collective, sharding_words(layout));
     case Role::replica_reduce:
       return fmt::format("layer-norm gradient {} (TP replicas)", collective);

@@ -41,6 +41,7 @@ const std::vector<KeyRule>& rules() {
       {"seq", ValueType::integer},
       {"zero", ValueType::integer, 0},
       {"zero-shards", ValueType::integer},
+      {"zero-secondary", ValueType::integer},
       {"layer-group", ValueType::integer},
       {"zero-replicas", ValueType::integer},
       {"sequence-parallel", ValueType::choice, 0, {"true", "false"}},
