@@ -1,5 +1,11 @@
 #include "exec/bind_compression.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
 #include "base/error.hpp"
 #include "base/mix.hpp"
 #include "kernels/encode_on_host.hpp"
@@ -14,6 +20,31 @@ std::uint64_t place_of(const Operation& op, std::int64_t position) {
   return mix_bits(mix_bits(parameter) + 2 * static_cast<std::uint64_t>(position) + (encodes_sum(op) ? 1 : 0));
 }
 
+// With error feedback a format that keeps a share d of what it encodes holds back at most 2 / d of a gradient
+// (Karimireddy et al. 2019, lemma 3): 200 gradients for those that keep a hundredth. What is far above that grows
+// without end.
+constexpr double kMostGradientsHeldBack = 1000;
+
+class GrowthWatch {
+ public:
+  explicit GrowthWatch(CompressionFormat format) : format_(format) {}
+  // A calibration encodes in the same step again and again, which trains nothing.
+  void look_at(std::int64_t step, const EncodedSquares& squares) {
+    if (std::exchange(step_, step) == step) return;
+    largest_ = std::max(largest_, squares.gradient);
+    if (largest_ == 0 || squares.error <= kMostGradientsHeldBack * kMostGradientsHeldBack * largest_) return;
+    throw RunFailed(
+        fmt::format("what {} holds back has grown to {:.0f} times the largest gradient: training diverges; give "
+                    "--compress a finer format",
+                    name_of(format_), std::sqrt(squares.error / largest_)));
+  }
+
+ private:
+  CompressionFormat format_;
+  std::int64_t step_ = 0;
+  double largest_ = 0;  // square of a gradient's norm
+};
+
 }  // namespace
 
 bool is_of_compression(const Operation& op) {
@@ -21,19 +52,19 @@ bool is_of_compression(const Operation& op) {
 }
 
 BoundOperation bind_compression(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
-                                const Operation& op) {
+                                CompressionErrors& errors, const Operation& op) {
   if (view.memory().is_of_device()) fail("'{}': --compress has no kernels for GPUs yet", describe(op));
   const ParameterState& p = parameters.of(op.layer, op.subject);
-  const std::int64_t ranks = view.group_size(p.group), position = view.position_in(p.group);
-  const bool of_shard = op.role == Role::grad_merge || encodes_sum(op);
+  const std::int64_t position = view.position_in(p.group), shards = op.key.dims[2];
+  const bool of_shard = op.key.dims[0] < p.elements;
   const auto gradient = [&](ValueId value) {
     return of_shard ? parameters.shard_in(p, value, kOncePerStep, position) : Vector{view.data(value), p.elements};
   };
   const bool encodes = op.role == Role::grad_encode;
   const ValueId bytes = encodes ? write_of(op, Operand::encoded) : read_of(op, Operand::encoded);
   const EncodedShards encoded{.format = compression_of(op.key),
-                              .elements = (p.elements + ranks - 1) / ranks,
-                              .shards = op.key.dims[2],
+                              .elements = (op.key.dims[0] + shards - 1) / shards,
+                              .shards = shards,
                               .bytes = {view.data(bytes), view.original().value(bytes).elements()}};
   if (!encodes) {
     return [encoded, summands = op.key.dims[3], sum = gradient(write_of(op, Operand::gradient))](Kernels& kernels,
@@ -43,12 +74,16 @@ BoundOperation bind_compression(const RankView& view, const ParameterStates& par
     };
   }
   const Vector values = gradient(read_of(op, Operand::gradient));
-  const Vector errors{view.data(read_of(op, Operand::compression_error)), values.size};
-  return
-      [encoded, values, errors, draw = mix_bits(seed) ^ place_of(op, position)](Kernels& kernels, std::int64_t step) {
-        kernels.synchronize();
-        encode_on_host(values, errors, mix_bits(draw + static_cast<std::uint64_t>(step)), encoded);
-      };
+  const Vector held{view.data(read_of(op, Operand::compression_error)), values.size};
+  CompressionErrors* const noted = encodes_sum(op) ? nullptr : &errors;
+  return [encoded, values, held, noted, watch = GrowthWatch(encoded.format),
+          draw = mix_bits(seed) ^ place_of(op, position)](Kernels& kernels, std::int64_t step) mutable {
+    kernels.synchronize();
+    const EncodedSquares squares =
+        encode_on_host(values, held, mix_bits(draw + static_cast<std::uint64_t>(step)), encoded);
+    if (noted != nullptr) noted->add(step, squares.gradient, squares.error);
+    watch.look_at(step, squares);
+  };
 }
 
 }  // namespace weft

@@ -213,5 +213,50 @@ TEST_F(CompressionRun, FineFormatsTrainAlmostTheSameLosses) {
   }
 }
 
+// Coarser formats hold back more, from the first step on.
+TEST_F(CompressionRun, SaysHowMuchOfTheGradientsItHoldsBack) {
+  CompressedRun run;
+  run.settings.steps = 4;
+  EXPECT_TRUE(train({}, run).compression_errors.empty());
+  double finer = 0;
+  for (const CompressionFormat format : {CompressionFormat::bf16, CompressionFormat::int8, CompressionFormat::int4,
+                                         CompressionFormat::onebit, CompressionFormat::top_k}) {
+    const std::vector<double> errors = train({format}, run).compression_errors;
+    ASSERT_EQ(errors.size(), 4U);
+    for (const double error : errors) EXPECT_GT(error, 0) << name_of(format);
+    // A fresh error is that of one encoding. Gradients are no normal numbers, so this is an order of magnitude.
+    EXPECT_GT(errors.front(), 0.1 * expected_error(format)) << name_of(format);
+    EXPECT_LT(errors.front(), 10 * expected_error(format)) << name_of(format);
+    EXPECT_GT(errors.front(), finer) << name_of(format);
+    finer = errors.front();
+  }
+}
+
+// What TernGrad takes away is larger than what it is given (1.2 times, for normal numbers), so with error feedback it
+// grows from step to step without end.
+TEST_F(CompressionRun, EndsWithWordsWhenItDiverges) {
+  CompressedRun run;
+  run.settings.steps = 300;
+  run.settings.optimizer = Optimizer::sgd;
+  run.settings.sgd = {.learning_rate = 0};
+  try {
+    train({CompressionFormat::ternary}, run);
+    FAIL() << "trained on";
+  } catch (const RunFailed& failure) {
+    EXPECT_NE(std::string(failure.what()).find("ternary holds back has grown to"), std::string::npos) << failure.what();
+  }
+  run.settings.steps = 60;
+  run.settings.sgd = {.learning_rate = 30};
+  try {
+    train({CompressionFormat::bf16}, run);
+    FAIL() << "trained on";
+  } catch (const RunFailed& failure) {
+    const std::string words = failure.what();
+    EXPECT_TRUE(words.find("gradients as bf16 diverges") != std::string::npos ||
+                words.find("is not finite") != std::string::npos)
+        << words;
+  }
+}
+
 }  // namespace
 }  // namespace weft
