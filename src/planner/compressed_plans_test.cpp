@@ -7,6 +7,7 @@
 #include <map>
 
 #include "plan/verify/verify_plan.hpp"
+#include "plan/woven_passes.hpp"
 #include "planner/test_plans.hpp"
 
 namespace weft {
@@ -74,6 +75,9 @@ TEST_P(CompressedPlans, EncodeAGradientAsSoonAsBackwardHasFinishedIt) {
       const Plan plan = make_plan(r, test::build(r), GetParam());
       const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
       ASSERT_FALSE(found) << found->message;
+      // No forward lies between sections of backward, so both may still share their scratch memory.
+      EXPECT_TRUE(has_sections(plan.classes.front()));
+      EXPECT_FALSE(has_woven_passes(plan.classes.front()));
       const std::map<OpId, std::size_t> places = issue_places(plan);
       std::vector<bool> is_backward(places.size(), false);
       for (const auto& [id, place] : places) is_backward[place] = plan.graph.op(id).per_micro_batch;

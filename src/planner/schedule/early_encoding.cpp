@@ -75,7 +75,7 @@ class EarlyEncoding {
   }
 
  private:
-  double seconds_of(OpId id) const { return static_cast<double>(cost_.alone(plan_.graph.op(id)).value); }
+  double nanos_of(OpId id) const { return static_cast<double>(cost_.alone(plan_.graph.op(id)).value); }
 
   // Compute would wait for the replicas of a gradient in the middle of backward.
   bool is_late(OpId id) const {
@@ -113,12 +113,12 @@ class EarlyEncoding {
       const bool is_behind = i == backward_.size();
       for (; next < encodings.size() && (is_behind || position_[encodings[next].index()] < static_cast<int>(i));
            ++next) {
-        now += seconds_of(encodings[next]);
+        now += nanos_of(encodings[next]);
         ended_[encodings[next].index()] = now;
       }
       if (is_behind) break;
       const OpId id = backward_[i];
-      if (!plan_.graph.op(id).is_transfer() || plan_.issues[id].blocking) now += seconds_of(id);
+      if (!plan_.graph.op(id).is_transfer() || plan_.issues[id].blocking) now += nanos_of(id);
       ended_[id.index()] = now;
     }
     chain_ends_ = now;
@@ -130,8 +130,8 @@ class EarlyEncoding {
     return latest;
   }
 
-  // Orders transfers as a link takes them that is free from then on. Returns when it has ended the last.
-  double take_by_link(std::vector<OpId>& transfers, double free) {
+  // Orders transfers as a link takes them that is free from then on.
+  void take_by_link(std::vector<OpId>& transfers, double free) {
     std::set<std::pair<double, OpId>> waiting;
     for (const OpId id : transfers) waiting.insert({ready(id), id});
     std::set<std::tuple<std::int32_t, double, OpId>> chosen_from;
@@ -146,11 +146,10 @@ class EarlyEncoding {
       const OpId id = std::get<2>(*chosen_from.begin());
       chosen_from.erase(chosen_from.begin());
       begun_.insert({id, free});
-      free += seconds_of(id);
+      free += nanos_of(id);
       ended_[id.index()] = free;
       transfers.push_back(id);
     }
-    return free;
   }
 
   double begun_or_encoded(OpId id) const {
