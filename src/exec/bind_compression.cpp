@@ -1,11 +1,5 @@
 #include "exec/bind_compression.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <utility>
-
 #include "base/error.hpp"
 #include "base/mix.hpp"
 #include "kernels/encode_on_host.hpp"
@@ -19,31 +13,6 @@ std::uint64_t place_of(const Operation& op, std::int64_t position) {
   const auto parameter = static_cast<std::uint64_t>(op.layer + 1) * kRoles + static_cast<std::uint64_t>(op.subject);
   return mix_bits(mix_bits(parameter) + 2 * static_cast<std::uint64_t>(position) + (encodes_sum(op) ? 1 : 0));
 }
-
-// With error feedback a format that keeps a share d of what it encodes holds back at most 2 / d of a gradient
-// (Karimireddy et al. 2019, lemma 3): 200 gradients for those that keep a hundredth. What is far above that grows
-// without end.
-constexpr double kMostGradientsHeldBack = 1000;
-
-class GrowthWatch {
- public:
-  explicit GrowthWatch(CompressionFormat format) : format_(format) {}
-  // A calibration encodes in the same step again and again, which trains nothing.
-  void look_at(std::int64_t step, const EncodedSquares& squares) {
-    if (std::exchange(step_, step) == step) return;
-    largest_ = std::max(largest_, squares.gradient);
-    if (largest_ == 0 || squares.error <= kMostGradientsHeldBack * kMostGradientsHeldBack * largest_) return;
-    throw RunFailed(
-        fmt::format("what {} holds back has grown to {:.0f} times the largest gradient: training diverges; give "
-                    "--compress a finer format",
-                    name_of(format_), std::sqrt(squares.error / largest_)));
-  }
-
- private:
-  CompressionFormat format_;
-  std::int64_t step_ = 0;
-  double largest_ = 0;  // square of a gradient's norm
-};
 
 }  // namespace
 
@@ -76,13 +45,12 @@ BoundOperation bind_compression(const RankView& view, const ParameterStates& par
   const Vector values = gradient(read_of(op, Operand::gradient));
   const Vector held{view.data(read_of(op, Operand::compression_error)), values.size};
   CompressionErrors* const noted = encodes_sum(op) ? nullptr : &errors;
-  return [encoded, values, held, noted, watch = GrowthWatch(encoded.format),
-          draw = mix_bits(seed) ^ place_of(op, position)](Kernels& kernels, std::int64_t step) mutable {
+  return [encoded, values, held, noted, draw = mix_bits(seed) ^ place_of(op, position)](Kernels& kernels,
+                                                                                        std::int64_t step) {
     kernels.synchronize();
     const EncodedSquares squares =
         encode_on_host(values, held, mix_bits(draw + static_cast<std::uint64_t>(step)), encoded);
     if (noted != nullptr) noted->add(step, squares.gradient, squares.error);
-    watch.look_at(step, squares);
   };
 }
 

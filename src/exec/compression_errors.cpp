@@ -1,5 +1,6 @@
 #include "exec/compression_errors.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace weft {
@@ -21,6 +22,12 @@ std::vector<double> CompressionErrors::relative(std::int64_t first, std::int64_t
     result.push_back(gradient[at] > 0 ? std::sqrt(error[at] / gradient[at]) : 0.0);
   }
   return result;
+}
+
+bool has_diverged(std::span<const double> losses) {
+  if (std::ssize(losses) <= kStepsOfDivergence) return false;
+  return std::ranges::all_of(losses.last(static_cast<std::size_t>(kStepsOfDivergence)),
+                             [&](double loss) { return loss > kGrowthOfDivergence * losses.front(); });
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace weft {
@@ -15,5 +16,10 @@ struct CompressionErrors {
   // none. Empty where nothing was encoded.
   std::vector<double> relative(std::int64_t first, std::int64_t steps) const;
 };
+
+// Returns whether training leads away: the losses of the last steps are all far above that of the first.
+bool has_diverged(std::span<const double> losses);
+inline constexpr std::int64_t kStepsOfDivergence = 5;
+inline constexpr double kGrowthOfDivergence = 2;  // times the first loss
 
 }  // namespace weft

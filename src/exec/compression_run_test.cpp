@@ -10,6 +10,7 @@
 #include "base/test_folder.hpp"
 #include "comm/test_ranks.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
+#include "exec/compression_errors.hpp"
 #include "exec/test_training.hpp"
 
 namespace weft {
@@ -219,8 +220,8 @@ TEST_F(CompressionRun, SaysHowMuchOfTheGradientsItHoldsBack) {
   run.settings.steps = 4;
   EXPECT_TRUE(train({}, run).compression_errors.empty());
   double finer = 0;
-  for (const CompressionFormat format : {CompressionFormat::bf16, CompressionFormat::int8, CompressionFormat::int4,
-                                         CompressionFormat::onebit, CompressionFormat::top_k}) {
+  for (const CompressionFormat format :
+       {CompressionFormat::bf16, CompressionFormat::int8, CompressionFormat::int4, CompressionFormat::onebit}) {
     const std::vector<double> errors = train({format}, run).compression_errors;
     ASSERT_EQ(errors.size(), 4U);
     for (const double error : errors) EXPECT_GT(error, 0) << name_of(format);
@@ -232,29 +233,29 @@ TEST_F(CompressionRun, SaysHowMuchOfTheGradientsItHoldsBack) {
   }
 }
 
-// What TernGrad takes away is larger than what it is given (1.2 times, for normal numbers), so with error feedback it
-// grows from step to step without end.
+// Nine losses from the first on; the last five decide, and only all of them.
+TEST(Divergence, IsFiveLossesAboveTwiceTheFirst) {
+  EXPECT_FALSE(has_diverged({}));
+  EXPECT_FALSE(has_diverged(std::vector<double>{9, 9, 9, 9, 9}));
+  EXPECT_TRUE(has_diverged(std::vector<double>{4, 5, 6, 7, 8.1, 9, 9, 9, 8.1}));
+  EXPECT_FALSE(has_diverged(std::vector<double>{4, 5, 6, 7, 8.1, 9, 9, 9, 8.0}));
+  EXPECT_FALSE(has_diverged(std::vector<double>{4, 5, 6, 7, 8.1, 7, 9, 9, 9}));
+}
+
+// A learning rate that is far too large: the loss rises from the first step on, with words about compression where
+// gradients are compressed.
 TEST_F(CompressionRun, EndsWithWordsWhenItDiverges) {
   CompressedRun run;
-  run.settings.steps = 300;
+  run.settings.steps = 40;
   run.settings.optimizer = Optimizer::sgd;
-  run.settings.sgd = {.learning_rate = 0};
-  try {
-    train({CompressionFormat::ternary}, run);
-    FAIL() << "trained on";
-  } catch (const RunFailed& failure) {
-    EXPECT_NE(std::string(failure.what()).find("ternary holds back has grown to"), std::string::npos) << failure.what();
-  }
-  run.settings.steps = 60;
-  run.settings.sgd = {.learning_rate = 30};
+  run.settings.sgd = {.learning_rate = 5};
+  const std::vector<double> plain = train({}, run).losses;
+  ASSERT_TRUE(has_diverged(plain)) << "the case tests nothing: " << plain.back() << " after " << plain.front();
   try {
     train({CompressionFormat::bf16}, run);
     FAIL() << "trained on";
   } catch (const RunFailed& failure) {
-    const std::string words = failure.what();
-    EXPECT_TRUE(words.find("gradients as bf16 diverges") != std::string::npos ||
-                words.find("is not finite") != std::string::npos)
-        << words;
+    EXPECT_NE(std::string(failure.what()).find("gradients as bf16 diverges"), std::string::npos) << failure.what();
   }
 }
 

@@ -124,20 +124,14 @@ class StepEnds {
 
   // Compressed gradients may lead away from where training would go. All ranks see it at the same step.
   void require_convergence() {
-    constexpr std::ptrdiff_t kSteps = 5;
-    constexpr double kMostGrowth = 2;
     const GradientCompression& compress = job_.whole.plan().layout.compress;
     const std::vector<double>& losses = result_.losses;
-    if (!compress.is_on() || std::ssize(losses) <= kSteps) return;
-    if (!std::all_of(losses.end() - kSteps, losses.end(),
-                     [&](double loss) { return loss > kMostGrowth * losses.front(); })) {
-      return;
-    }
+    if (!compress.is_on() || !has_diverged(losses)) return;
     const std::string words = fmt::format(
         "step {}: the loss, {:.4g}, has been above {} times that of the first step, {:.4g}, for {} steps: training "
         "with "
         "gradients as {} diverges; give --compress a finer format, or a smaller --lr",
-        job_.first_step + std::ssize(losses), losses.back(), kMostGrowth, losses.front(), kSteps,
+        job_.first_step + std::ssize(losses), losses.back(), kGrowthOfDivergence, losses.front(), kStepsOfDivergence,
         name_of(compress.format));
     communicator_.fail(words);
     throw RunFailed(words);
