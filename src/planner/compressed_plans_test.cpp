@@ -104,6 +104,24 @@ TEST_P(CompressedPlans, EncodeAGradientAsSoonAsBackwardHasFinishedIt) {
   }
 }
 
+// Links of many speeds make `priority` put weight gradients where the link wants them.
+TEST_P(CompressedPlans, AreSafeWhateverTheLinkWants) {
+  for (const char* const nic : {"20Mb/s", "200Mb/s", "1Gb/s", "4Gb/s", "20Gb/s"}) {
+    for (const std::int64_t ranks : {2, 3}) {
+      for (const std::int64_t least : {1, 5000, 20000}) {
+        SCOPED_TRACE(fmt::format("{} ranks, {}, from {} elements on", ranks, nic, least));
+        Layout layout;
+        layout.compress = {CompressionFormat::int8, least};
+        const Transformer model = least == 1 ? test::small_llama(2) : test::small_gpt(3);
+        PlanRequest r = test::request(model, parse_cluster(fmt::format("local:{},nic={}", ranks, nic)), layout, 1);
+        const Plan plan = make_plan(r, test::build(r), GetParam());
+        const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
+        ASSERT_FALSE(found) << found->message;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Policies, CompressedPlans,
                          ::testing::Values("serial", "ddp", "megatron", "megatron-param", "centauri", "priority"),
                          [](const auto& param) {

@@ -1,6 +1,7 @@
 #include "planner/schedule/early_encoding.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -180,15 +181,28 @@ class EarlyEncoding {
     for (const OpId id : rest) {
       if (plan_.graph.op(id).role != Role::grad_gather) ended_[id.index()] = std::max(ready(id), chain_ends_);
     }
+    // A weight that backward still reads must not be updated yet: weight gradients may stand before the input gradients
+    // beside them. Behind the merge or the update of the gradient that backward finishes last, all weights are free.
+    const std::int32_t last = last_position(rest);
+    double guarded = std::numeric_limits<double>::max();
+    for (const OpId id : rest) {
+      const Role role = plan_.graph.op(id).role;
+      const bool guards = role == Role::update || role == Role::grad_merge;
+      if (guards && position_[id.index()] == last) guarded = std::min(guarded, ended_[id.index()]);
+    }
     const auto place_of = [&](OpId id) {
       const Operation& op = plan_.graph.op(id);
       const Stage stage = stage_of(op);
-      const int turn = op.role == Role::update ? 1 : op.role == Role::param_gather ? 2 : 0;
+      int turn = op.role == Role::update ? 1 : op.role == Role::param_gather ? 3 : 0;
       const bool by_use = stage == updates && plan_.layout.zero > 0;
-      const double at = stage == norm || stage == late ? 0.0
-                        : by_use                       ? static_cast<double>(use_[id.index()])
-                        : is_begun(id)                 ? begun_.at(id)
-                                                       : ended_[id.index()];
+      double at = stage == norm || stage == late ? 0.0
+                  : by_use                       ? static_cast<double>(use_[id.index()])
+                  : is_begun(id)                 ? begun_.at(id)
+                                                 : ended_[id.index()];
+      if (op.role == Role::update && !by_use && at <= guarded) {
+        at = guarded;
+        turn = position_[id.index()] == last ? 1 : 2;
+      }
       return std::tuple(stage, at, turn);
     };
     std::ranges::stable_sort(rest, {}, place_of);
@@ -198,6 +212,12 @@ class EarlyEncoding {
         plan_.issues[id].queue = extra_queue();
       }
     }
+  }
+
+  std::int32_t last_position(const std::vector<OpId>& operations) const {
+    std::int32_t last = -1;
+    for (const OpId id : operations) last = std::max(last, position_[id.index()]);
+    return last;
   }
 
   bool is_begun(OpId id) const { return begun_.contains(id); }
