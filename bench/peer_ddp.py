@@ -11,6 +11,7 @@ between them, as `weft run` does; `barrier`, from a barrier to the next.
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import time
@@ -18,6 +19,7 @@ import time
 import peer_gpt
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -26,6 +28,8 @@ def arguments():
     peer_gpt.add_size_flags(parser)
     parser.add_argument("--buckets", default="25", help="bucket_cap_mb, one after the other, with commas between")
     parser.add_argument("--modes", default="run", help="run, barrier or both with a comma between")
+    parser.add_argument("--hooks", default="none", help="none, fp16, powersgd: communication hooks, one after the other")
+    parser.add_argument("--rank-of-powersgd", type=int, default=4, help="of PowerSGD's approximation (default: 4)")
     parser.add_argument("--clip", type=float, default=0, help="clip the global norm; 0: off")
     for name, value in (("steps", 10), ("warm", 2), ("threads", 1)):
         parser.add_argument("--" + name, type=int, default=value)
@@ -40,11 +44,17 @@ def join():
 
 
 class Trainer:
-    def __init__(self, options, bucket, rank):
+    def __init__(self, options, bucket, rank, hook="none"):
         torch.manual_seed(0)
         model = peer_gpt.Gpt(options)
         self.clip = options.clip
         self.net = DistributedDataParallel(model, bucket_cap_mb=bucket, gradient_as_bucket_view=True)
+        if hook == "fp16":
+            self.net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        elif hook == "powersgd":
+            # The first two steps are those of the warm-up: PyTorch needs them to build its buckets anew.
+            state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=options.rank_of_powersgd, start_powerSGD_iter=2)
+            self.net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         torch.manual_seed(1 + rank)
         self.tokens, self.targets = torch.randint(0, options.vocab, (2, options.batch, options.seq))
@@ -78,10 +88,10 @@ def main():
     rank = join()
     runs = []
     for bucket in options.buckets.split(","):
-        for mode in options.modes.split(","):
-            trainer = Trainer(options, float(bucket), rank)
+        for mode, hook in itertools.product(options.modes.split(","), options.hooks.split(",")):
+            trainer = Trainer(options, float(bucket), rank, hook)
             times, loss = trainer.timed(mode, options.warm, options.steps)
-            runs.append({"bucket_mib": float(bucket), "mode": mode, "steps_s": times, "loss": loss})
+            runs.append({"bucket_mib": float(bucket), "mode": mode, "hook": hook, "steps_s": times, "loss": loss})
     if rank == 0:
         parameters = sum(parameter.numel() for parameter in trainer.net.parameters())
         print(json.dumps({"torch": torch.__version__, "attention": peer_gpt.ATTENTION, "parameters": parameters,

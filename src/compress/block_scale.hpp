@@ -37,7 +37,10 @@ inline std::int32_t largest_magnitude_bits(std::span<const float> values) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) take(lanes[lane], values[i + lane]);
   }
   for (; i < values.size(); ++i) take(lanes[0], values[i]);
-  return *std::ranges::max_element(lanes);
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] = std::max(lanes[lane], lanes[lane + half]);
+  }
+  return lanes[0];
 }
 
 // Finds the scale that maps the largest magnitude to `largest_code`.

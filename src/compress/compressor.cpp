@@ -31,6 +31,15 @@ std::uint64_t draw_of(const EncodedSlice& slice, std::int64_t block) {
 
 }  // namespace
 
+void Compressor::encode_block_with_feedback(std::span<const float> values, std::span<float> errors, std::uint64_t draw,
+                                            std::span<std::byte> encoded) const {
+  BlockValues wanted, sent;
+  for (std::size_t i = 0; i < values.size(); ++i) wanted[i] = values[i] + errors[i];
+  encode_block({wanted.data(), values.size()}, draw, encoded);
+  decode_block(encoded, {sent.data(), values.size()});
+  for (std::size_t i = 0; i < values.size(); ++i) errors[i] = wanted[i] - sent[i];
+}
+
 void Compressor::reduce_block(std::span<const std::byte> encoded, std::span<float> sums) const {
   BlockValues values;
   decode_block(encoded, {values.data(), sums.size()});
@@ -70,11 +79,8 @@ void encode_with_feedback(const Compressor& compressor, std::span<const float> v
   WEFT_CHECK(errors.size() == values.size());
   for_each_block(compressor, values.size(), slice.first_block,
                  [&](std::int64_t block, auto begin, auto count, auto byte, auto bytes) {
-                   BlockValues wanted, sent;
-                   for (std::size_t i = 0; i < count; ++i) wanted[i] = values[begin + i] + errors[begin + i];
-                   compressor.encode_block({wanted.data(), count}, draw_of(slice, block), encoded.subspan(byte, bytes));
-                   compressor.decode_block(encoded.subspan(byte, bytes), {sent.data(), count});
-                   for (std::size_t i = 0; i < count; ++i) errors[begin + i] = wanted[i] - sent[i];
+                   compressor.encode_block_with_feedback(values.subspan(begin, count), errors.subspan(begin, count),
+                                                         draw_of(slice, block), encoded.subspan(byte, bytes));
                  });
 }
 

@@ -24,6 +24,9 @@ class Compressor {
   // decoding gives at least one value that is not finite either, so that a run notices.
   virtual void encode_block(std::span<const float> values, std::uint64_t draw, std::span<std::byte> encoded) const = 0;
   virtual void decode_block(std::span<const std::byte> encoded, std::span<float> values) const = 0;
+  // Encodes values + errors and leaves in `errors` what that takes away. It is fused where a format overrides it.
+  virtual void encode_block_with_feedback(std::span<const float> values, std::span<float> errors, std::uint64_t draw,
+                                          std::span<std::byte> encoded) const;
   // Adds what decode_block() gives to `sums`.
   virtual void reduce_block(std::span<const std::byte> encoded, std::span<float> sums) const;
 };

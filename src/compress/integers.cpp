@@ -14,11 +14,27 @@ using Codes = std::array<std::int8_t, kScaledBlock>;
 
 // Adding 1.5 * 2^23 leaves the nearest integer, ties to even, in the low bits of the sum, for magnitudes below 2^22.
 // The largest code stays the largest: the product with the inverse of the scale is off by less than a half.
+constexpr float kShift = 0x1.8p23F;
 void round_to_nearest(std::span<const float> values, float inverse, Codes& codes) {
-  constexpr float kShift = 0x1.8p23F;
   for (std::size_t i = 0; i < values.size(); ++i) {
     codes[i] = static_cast<std::int8_t>(std::bit_cast<std::int32_t>(values[i] * inverse + kShift));
   }
+}
+
+// Rounds values + errors to nearest in one pass behind the one that finds their scale, and leaves the rounding errors.
+// Returns a scale with an inverse of 0 where there is nothing to round by; errors are then as they were.
+BlockScale round_with_feedback(std::span<const float> values, std::span<float> errors, std::int32_t largest,
+                               Codes& codes) {
+  std::array<float, kScaledBlock> wanted;
+  for (std::size_t i = 0; i < values.size(); ++i) wanted[i] = values[i] + errors[i];
+  const BlockScale scale = block_scale({wanted.data(), values.size()}, static_cast<float>(largest));
+  if (scale.inverse == 0) return scale;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float shifted = wanted[i] * scale.inverse + kShift;
+    codes[i] = static_cast<std::int8_t>(std::bit_cast<std::int32_t>(shifted));
+    errors[i] = wanted[i] - scale.scale * (shifted - kShift);
+  }
+  return scale;
 }
 
 // floor(x + u) with u uniform in [0, 1) is x on average.
@@ -55,11 +71,17 @@ class Int8 final : public Compressor {
     return static_cast<std::int64_t>(sizeof(float)) + elements;
   }
   void encode_block(std::span<const float> values, std::uint64_t draw, std::span<std::byte> encoded) const override {
-    constexpr std::int32_t kLargest = 127;
     Codes codes;
     const BlockScale scale = quantize(values, kLargest, rounding_, draw, codes);
-    put_float(scale.scale, encoded.data());
-    std::memcpy(encoded.data() + sizeof(float), codes.data(), values.size());
+    put(scale, codes, values.size(), encoded);
+  }
+  void encode_block_with_feedback(std::span<const float> values, std::span<float> errors, std::uint64_t draw,
+                                  std::span<std::byte> encoded) const override {
+    Codes codes;
+    BlockScale scale;
+    if (rounding_ == Rounding::nearest) scale = round_with_feedback(values, errors, kLargest, codes);
+    if (scale.inverse == 0) return Compressor::encode_block_with_feedback(values, errors, draw, encoded);
+    put(scale, codes, values.size(), encoded);
   }
   void decode_block(std::span<const std::byte> encoded, std::span<float> values) const override {
     const float scale = get_float(encoded.data());
@@ -73,6 +95,11 @@ class Int8 final : public Compressor {
   }
 
  private:
+  static constexpr std::int32_t kLargest = 127;
+  static void put(const BlockScale& scale, const Codes& codes, std::size_t size, std::span<std::byte> encoded) {
+    put_float(scale.scale, encoded.data());
+    std::memcpy(encoded.data() + sizeof(float), codes.data(), size);
+  }
   static float code(std::byte byte) { return static_cast<float>(static_cast<std::int8_t>(byte)); }
   Rounding rounding_;
 };
@@ -85,16 +112,17 @@ class Int4 final : public Compressor {
     return static_cast<std::int64_t>(sizeof(float)) + (elements + 1) / 2;
   }
   void encode_block(std::span<const float> values, std::uint64_t draw, std::span<std::byte> encoded) const override {
-    constexpr std::int32_t kLargest = 7;
     Codes codes;
     const BlockScale scale = quantize(values, kLargest, rounding_, draw, codes);
-    put_float(scale.scale, encoded.data());
-    std::byte* const to = encoded.data() + sizeof(float);
-    const std::size_t pairs = values.size() / 2;
-    for (std::size_t i = 0; i < pairs; ++i) {
-      to[i] = static_cast<std::byte>((codes[2 * i] + kOffset) | ((codes[2 * i + 1] + kOffset) << 4));
-    }
-    if (values.size() % 2 != 0) to[pairs] = static_cast<std::byte>(codes[2 * pairs] + kOffset);
+    put(scale, codes, values.size(), encoded);
+  }
+  void encode_block_with_feedback(std::span<const float> values, std::span<float> errors, std::uint64_t draw,
+                                  std::span<std::byte> encoded) const override {
+    Codes codes;
+    BlockScale scale;
+    if (rounding_ == Rounding::nearest) scale = round_with_feedback(values, errors, kLargest, codes);
+    if (scale.inverse == 0) return Compressor::encode_block_with_feedback(values, errors, draw, encoded);
+    put(scale, codes, values.size(), encoded);
   }
   void decode_block(std::span<const std::byte> encoded, std::span<float> values) const override {
     const float scale = get_float(encoded.data());
@@ -108,7 +136,16 @@ class Int4 final : public Compressor {
   }
 
  private:
-  static constexpr std::int32_t kOffset = 8;
+  static constexpr std::int32_t kLargest = 7, kOffset = 8;
+  static void put(const BlockScale& scale, const Codes& codes, std::size_t size, std::span<std::byte> encoded) {
+    put_float(scale.scale, encoded.data());
+    std::byte* const to = encoded.data() + sizeof(float);
+    const std::size_t pairs = size / 2;
+    for (std::size_t i = 0; i < pairs; ++i) {
+      to[i] = static_cast<std::byte>((codes[2 * i] + kOffset) | ((codes[2 * i + 1] + kOffset) << 4));
+    }
+    if (size % 2 != 0) to[pairs] = static_cast<std::byte>(codes[2 * pairs] + kOffset);
+  }
   static float low(std::byte byte) { return static_cast<float>((std::to_integer<std::int32_t>(byte) & 15) - kOffset); }
   static float high(std::byte byte) { return static_cast<float>((std::to_integer<std::int32_t>(byte) >> 4) - kOffset); }
   Rounding rounding_;

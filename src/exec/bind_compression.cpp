@@ -21,19 +21,19 @@ bool is_of_compression(const Operation& op) {
 }
 
 BoundOperation bind_compression(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
-                                const Operation& op) {
+                                CompressionErrors& errors, const Operation& op) {
   if (view.memory().is_of_device()) fail("'{}': --compress has no kernels for GPUs yet", describe(op));
   const ParameterState& p = parameters.of(op.layer, op.subject);
-  const std::int64_t ranks = view.group_size(p.group), position = view.position_in(p.group);
-  const bool of_shard = op.role == Role::grad_merge || encodes_sum(op);
+  const std::int64_t position = view.position_in(p.group), shards = op.key.dims[2];
+  const bool of_shard = op.key.dims[0] < p.elements;
   const auto gradient = [&](ValueId value) {
     return of_shard ? parameters.shard_in(p, value, kOncePerStep, position) : Vector{view.data(value), p.elements};
   };
   const bool encodes = op.role == Role::grad_encode;
   const ValueId bytes = encodes ? write_of(op, Operand::encoded) : read_of(op, Operand::encoded);
   const EncodedShards encoded{.format = compression_of(op.key),
-                              .elements = (p.elements + ranks - 1) / ranks,
-                              .shards = op.key.dims[2],
+                              .elements = (op.key.dims[0] + shards - 1) / shards,
+                              .shards = shards,
                               .bytes = {view.data(bytes), view.original().value(bytes).elements()}};
   if (!encodes) {
     return [encoded, summands = op.key.dims[3], sum = gradient(write_of(op, Operand::gradient))](Kernels& kernels,
@@ -43,12 +43,15 @@ BoundOperation bind_compression(const RankView& view, const ParameterStates& par
     };
   }
   const Vector values = gradient(read_of(op, Operand::gradient));
-  const Vector errors{view.data(read_of(op, Operand::compression_error)), values.size};
-  return
-      [encoded, values, errors, draw = mix_bits(seed) ^ place_of(op, position)](Kernels& kernels, std::int64_t step) {
-        kernels.synchronize();
-        encode_on_host(values, errors, mix_bits(draw + static_cast<std::uint64_t>(step)), encoded);
-      };
+  const Vector held{view.data(read_of(op, Operand::compression_error)), values.size};
+  CompressionErrors* const noted = encodes_sum(op) ? nullptr : &errors;
+  return [encoded, values, held, noted, draw = mix_bits(seed) ^ place_of(op, position)](Kernels& kernels,
+                                                                                        std::int64_t step) {
+    kernels.synchronize();
+    const EncodedSquares squares =
+        encode_on_host(values, held, mix_bits(draw + static_cast<std::uint64_t>(step)), encoded);
+    if (noted != nullptr) noted->add(step, squares.gradient, squares.error);
+  };
 }
 
 }  // namespace weft

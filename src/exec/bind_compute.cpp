@@ -336,7 +336,8 @@ void ComputeBinder::load_batch(std::int64_t step, MicroBatch micro_batch) const 
 
 BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   if (op.role == Role::update) return bind_update(op);
-  if (is_of_compression(op)) return bind_compression(view_, parameters_, settings_.seed, op);
+  if (is_of_compression(op))
+    return bind_compression(view_, parameters_, settings_.seed, training_.compression_errors, op);
   if (op.role != Role::grad_norm) no_kernel(op);
   // Every element of the model counts once, so this leaves out those that another rank answers for.
   std::vector<Vector> gradients;

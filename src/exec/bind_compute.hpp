@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exec/bound_operation.hpp"
+#include "exec/compression_errors.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/dropout_places.hpp"
 #include "exec/parameter_state.hpp"
@@ -24,8 +25,9 @@ struct RankTraining {
   // Says by parameter whether the gradient of the last update was finite. It is a deque, because kernels write to its
   // elements.
   std::deque<bool> gradient_is_finite;
-  std::vector<double> loss_sums;   // by step: the losses of this rank's micro-batches
-  double validation_loss_sum = 0;  // the same of all batches of validation since somebody set it to 0
+  CompressionErrors compression_errors = {};  // of encoded gradients
+  std::vector<double> loss_sums;              // by step: the losses of this rank's micro-batches
+  double validation_loss_sum = 0;             // the same of all batches of validation since somebody set it to 0
   // It is told of the gradients that the first step's updates read, where somebody asks.
   std::function<void(const ParameterState&, const Vector& gradient)> on_first_gradient = {};
   // It is told of every update when it has been made: the rank's own weights and moments of the parameter are of this

@@ -10,6 +10,7 @@
 #include "base/test_folder.hpp"
 #include "comm/test_ranks.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
+#include "exec/compression_errors.hpp"
 #include "exec/test_training.hpp"
 
 namespace weft {
@@ -210,6 +211,51 @@ TEST_F(CompressionRun, FineFormatsTrainAlmostTheSameLosses) {
     for (std::size_t step = 0; step < plain.size(); ++step) {
       EXPECT_NEAR(losses[step] / plain[step], 1, 1e-3) << name_of(format) << " step " << step;
     }
+  }
+}
+
+// Coarser formats hold back more, from the first step on.
+TEST_F(CompressionRun, SaysHowMuchOfTheGradientsItHoldsBack) {
+  CompressedRun run;
+  run.settings.steps = 4;
+  EXPECT_TRUE(train({}, run).compression_errors.empty());
+  double finer = 0;
+  for (const CompressionFormat format :
+       {CompressionFormat::bf16, CompressionFormat::int8, CompressionFormat::int4, CompressionFormat::onebit}) {
+    const std::vector<double> errors = train({format}, run).compression_errors;
+    ASSERT_EQ(errors.size(), 4U);
+    for (const double error : errors) EXPECT_GT(error, 0) << name_of(format);
+    // A fresh error is that of one encoding. Gradients are no normal numbers, so this is an order of magnitude.
+    EXPECT_GT(errors.front(), 0.1 * expected_error(format)) << name_of(format);
+    EXPECT_LT(errors.front(), 10 * expected_error(format)) << name_of(format);
+    EXPECT_GT(errors.front(), finer) << name_of(format);
+    finer = errors.front();
+  }
+}
+
+// Nine losses from the first on; the last five decide, and only all of them.
+TEST(Divergence, IsFiveLossesAboveTwiceTheFirst) {
+  EXPECT_FALSE(has_diverged({}));
+  EXPECT_FALSE(has_diverged(std::vector<double>{9, 9, 9, 9, 9}));
+  EXPECT_TRUE(has_diverged(std::vector<double>{4, 5, 6, 7, 8.1, 9, 9, 9, 8.1}));
+  EXPECT_FALSE(has_diverged(std::vector<double>{4, 5, 6, 7, 8.1, 9, 9, 9, 8.0}));
+  EXPECT_FALSE(has_diverged(std::vector<double>{4, 5, 6, 7, 8.1, 7, 9, 9, 9}));
+}
+
+// A learning rate that is far too large: the loss rises from the first step on, with words about compression where
+// gradients are compressed.
+TEST_F(CompressionRun, EndsWithWordsWhenItDiverges) {
+  CompressedRun run;
+  run.settings.steps = 40;
+  run.settings.optimizer = Optimizer::sgd;
+  run.settings.sgd = {.learning_rate = 5};
+  const std::vector<double> plain = train({}, run).losses;
+  ASSERT_TRUE(has_diverged(plain)) << "the case tests nothing: " << plain.back() << " after " << plain.front();
+  try {
+    train({CompressionFormat::bf16}, run);
+    FAIL() << "trained on";
+  } catch (const RunFailed& failure) {
+    EXPECT_NE(std::string(failure.what()).find("gradients as bf16 diverges"), std::string::npos) << failure.what();
   }
 }
 

@@ -107,6 +107,7 @@ class StepEnds {
   void take() {
     const double sum = sum_.take();
     if (of_a_step_) result_.losses.push_back(sum / tokens_);
+    if (of_a_step_) require_convergence();
     if (saver_ == nullptr) return;
     try {
       saver_->decide(sum_.counts());
@@ -119,6 +120,21 @@ class StepEnds {
     result_.stopped = true;
     saver_->set_last_step(last_);
     if (run_.end() > last_ + 1) run_.end_after(last_);
+  }
+
+  // Compressed gradients may lead away from where training would go. All ranks see it at the same step.
+  void require_convergence() {
+    const GradientCompression& compress = job_.whole.plan().layout.compress;
+    const std::vector<double>& losses = result_.losses;
+    if (!compress.is_on() || !has_diverged(losses)) return;
+    const std::string words = fmt::format(
+        "step {}: the loss, {:.4g}, has been above {} times that of the first step, {:.4g}, for {} steps: training "
+        "with "
+        "gradients as {} diverges; give --compress a finer format, or a smaller --lr",
+        job_.first_step + std::ssize(losses), losses.back(), kGrowthOfDivergence, losses.front(), kStepsOfDivergence,
+        name_of(compress.format));
+    communicator_.fail(words);
+    throw RunFailed(words);
   }
 
   void exchange() {
@@ -297,6 +313,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
   place.reset();
   place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", run.end()));
   step_ends.end();
+  result.compression_errors = training.compression_errors.relative(job.first_step, std::ssize(result.losses));
   if (job.keep != nullptr) keep_weights(view, parameters, job.keep->last);
   if (const auto own = run.host_report()) result.host = with_slowest_host(communicator, *own);
   result.run = gather_run(job, communicator, run);

@@ -45,6 +45,9 @@ struct TrainJob {
 struct TrainResult {
   std::vector<double> losses;  // of the steps that were run, the mean over the global batch
   std::vector<ValidationLoss> validation;
+  // Of the same steps, where gradients are compressed: the norm of what this rank holds back of its gradients, over
+  // their norm.
+  std::vector<double> compression_errors;
   MeasuredRun run;       // on rank 0; elsewhere without ranks
   bool stopped = false;  // before the last step, because somebody asked for it
   SaveSummary saves;

@@ -51,6 +51,21 @@ TEST(GraphCompression, SendsAByteForEveryElementAndAScaleForEveryBlock) {
   EXPECT_TRUE(of_role(sharded, Role::grad_decode).empty());
 }
 
+// An all-gather of n = 2 whole encodings of M elements moves (n - 1) / n of n M elements: as much as the two transfers
+// of shards, 2 (n - 1) / n M. Norms of 4096 elements are whole blocks.
+TEST(GraphCompression, TwoRanksSendTheirSummandsOnceAndEncodeOnce) {
+  const Transformer model = with_layers("llama2-7b", 2);
+  const StepGraph graph = build(model, "local:2", compressed(CompressionFormat::int8, 0));
+  verify_graph(graph);
+  EXPECT_EQ(bytes_of(graph, Role::grad_exchange), 2 * total_parameters(model) / 256 * 260);
+  EXPECT_EQ(bytes_of(graph, Role::grad_gather), 0);
+  EXPECT_TRUE(of_role(graph, Role::grad_decode).empty());
+  EXPECT_EQ(of_role(graph, Role::grad_encode).size(), of_role(graph, Role::update).size());
+  for (const Operation& op : of_role(graph, Role::grad_exchange)) {
+    EXPECT_EQ(op.communication->collective, Collective::all_gather);
+  }
+}
+
 TEST(GraphCompression, KeepsAnErrorForEveryElementAndForEverySum) {
   const Transformer model = with_layers("llama2-7b", 2);
   for (const int zero : {0, 1}) {

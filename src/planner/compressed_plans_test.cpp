@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "plan/verify/verify_plan.hpp"
+#include "plan/woven_passes.hpp"
 #include "planner/test_plans.hpp"
 
 namespace weft {
@@ -47,6 +49,75 @@ TEST_P(CompressedPlans, AreSafeInEveryLayout) {
       ASSERT_NE(reads_sum, plan.graph.operations.end());
       EXPECT_EQ(address(plan, write_of(*reads_sum, Operand::gradient), kOncePerStep),
                 address(plan, read_of(op, Operand::gradient), kOncePerStep));
+    }
+  }
+}
+
+// Returns the place of every operation in the order of a class, with transfers.
+std::map<OpId, std::size_t> issue_places(const Plan& plan) {
+  std::map<OpId, std::size_t> places;
+  for (const IssueSlot& slot : plan.classes.front().order) {
+    for (const OpId id : operations_of(plan.classes.front(), slot)) places.emplace(id, places.size());
+  }
+  return places;
+}
+
+// Nothing of backward stands between the last operation that writes a gradient and its encoding.
+TEST_P(CompressedPlans, EncodeAGradientAsSoonAsBackwardHasFinishedIt) {
+  if (GetParam() == "serial") GTEST_SKIP() << "reduces when backward has ended";
+  for (const std::int64_t ranks : {2, 4}) {
+    for (const int zero : {0, 1}) {
+      SCOPED_TRACE(fmt::format("{} ranks, zero {}", ranks, zero));
+      Layout layout{.zero = zero};
+      layout.compress = {CompressionFormat::int8, 1000};
+      PlanRequest r =
+          test::request(test::small_gpt(4), parse_cluster(fmt::format("local:{},nic=200Mb/s", ranks)), layout, 1);
+      const Plan plan = make_plan(r, test::build(r), GetParam());
+      const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
+      ASSERT_FALSE(found) << found->message;
+      // No forward lies between sections of backward, so both may still share their scratch memory.
+      EXPECT_TRUE(has_sections(plan.classes.front()));
+      EXPECT_FALSE(has_woven_passes(plan.classes.front()));
+      const std::map<OpId, std::size_t> places = issue_places(plan);
+      std::vector<bool> is_backward(places.size(), false);
+      for (const auto& [id, place] : places) is_backward[place] = plan.graph.op(id).per_micro_batch;
+      std::size_t encodings = 0;
+      for (const auto& [id, place] : places) {
+        const Operation& op = plan.graph.op(id);
+        if (op.role != Role::grad_encode || op.part != 0) continue;
+        ++encodings;
+        std::size_t written = 0;
+        for (const auto& [other, at] : places) {
+          const Operation& writer = plan.graph.op(other);
+          if (writer.per_micro_batch && writes_value(writer, read_of(op, Operand::gradient))) {
+            written = std::max(written, at);
+          }
+        }
+        EXPECT_GT(place, written) << describe(op);
+        EXPECT_EQ(std::count(is_backward.begin() + static_cast<std::ptrdiff_t>(written) + 1,
+                             is_backward.begin() + static_cast<std::ptrdiff_t>(place), true),
+                  0)
+            << describe(op);
+      }
+      EXPECT_GE(encodings, 4U * 4U);
+    }
+  }
+}
+
+// Links of many speeds make `priority` put weight gradients where the link wants them.
+TEST_P(CompressedPlans, AreSafeWhateverTheLinkWants) {
+  for (const char* const nic : {"20Mb/s", "200Mb/s", "1Gb/s", "4Gb/s", "20Gb/s"}) {
+    for (const std::int64_t ranks : {2, 3}) {
+      for (const std::int64_t least : {1, 5000, 20000}) {
+        SCOPED_TRACE(fmt::format("{} ranks, {}, from {} elements on", ranks, nic, least));
+        Layout layout;
+        layout.compress = {CompressionFormat::int8, least};
+        const Transformer model = least == 1 ? test::small_llama(2) : test::small_gpt(3);
+        PlanRequest r = test::request(model, parse_cluster(fmt::format("local:{},nic={}", ranks, nic)), layout, 1);
+        const Plan plan = make_plan(r, test::build(r), GetParam());
+        const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
+        ASSERT_FALSE(found) << found->message;
+      }
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include "plan/memory/place.hpp"
 #include "planner/schedule/blocks.hpp"
+#include "planner/schedule/early_encoding.hpp"
 #include "planner/schedule/overlap_linear.hpp"
 #include "planner/schedule/overlap_receives.hpp"
 #include "planner/schedule/overlap_zero.hpp"
@@ -109,6 +110,11 @@ constexpr Pass kPasses[] = {
      .precedes = kPositions,
      .applies = [](const Overlap& o) { return o.weave.enabled; },
      .run = weave},
+    {.name = "encodings during backward",
+     .needs = kBlocks | kBlocking | kPrograms,
+     .precedes = kPositions,
+     .applies = [](const Overlap& o) { return o.beside.reductions; },
+     .run = [](PlanDraft& d) { encode_during_backward(d.plan, *d.cost, d.overlap.order.urgent_first); }},
     {.name = "gather again in turn",
      .needs = kBlocks | kBlocking,
      .leaves = kPositions,

@@ -126,6 +126,9 @@ std::string run_text_report(const RunStudy& study, std::size_t columns) {
                                     "over bound", "first loss",     "last loss"};
   const bool validated = std::ranges::any_of(study.runs, [](const PolicyRun& run) { return !run.validation.empty(); });
   if (validated) heads.emplace_back("validation loss");
+  const bool compressed =
+      std::ranges::any_of(study.runs, [](const PolicyRun& run) { return !run.compression_errors.empty(); });
+  if (compressed) heads.emplace_back("held back");
   TextTable table(heads);
   for (const PolicyRun& run : study.runs) {
     const RankAccount& a = run.measured.accounting.mean;
@@ -143,6 +146,10 @@ std::string run_text_report(const RunStudy& study, std::size_t columns) {
                                       loss_in_words(run.losses.front()),
                                       loss_in_words(run.losses.back())};
     if (validated) cells.push_back(run.validation.empty() ? "-" : loss_in_words(run.validation.back().loss));
+    if (compressed) {
+      const std::vector<double>& errors = run.compression_errors;
+      cells.push_back(errors.empty() ? "-" : fmt::format("{:.3g}", errors.back()));
+    }
     table.add_row(cells);
   }
   text += table.to_string(columns) + differences(study, columns) + collectives_lines(study) + host_lines(study);
@@ -177,6 +184,7 @@ nlohmann::ordered_json run_json_report(const RunStudy& study) {
     policy["loss"] = run.losses.back();
     policy["losses"] = run.losses;
     policy["learning_rates"] = run.learning_rates;
+    if (!run.compression_errors.empty()) policy["compression_errors"] = run.compression_errors;
     if (!run.validation.empty()) {
       policy["validation"] = nlohmann::ordered_json::array();
       for (const auto& [steps, loss] : run.validation) {

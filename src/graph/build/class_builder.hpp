@@ -106,6 +106,7 @@ class ClassBuilder {
   ValueId reduce_gradient(const Parameter& p, ValueId grad, Role stage);
   // Compressed gradients (compression.cpp).
   bool is_compressed(const Parameter& p) const;
+  bool gathers_summands(const Parameter& p) const;
   ValueId compress_gradient(const Parameter& p, ValueId grad, Role stage);
   ValueId encode_gradient(const Parameter& p, ValueId grad, std::int64_t shard_count, const char* suffix);
   ValueId decode_gradient(const Parameter& p, ValueId encoded, Role role, OpKey key, const char* suffix);

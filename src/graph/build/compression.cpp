@@ -4,12 +4,21 @@
 //   grad_merge stage    decode and add them up: S sums; at ZeRO 0 encode these, all_gather: n encoded sums
 //   grad_decode stage   ZeRO 0: decode them: E sums
 // All parameters pass one stage before the next begins, so that one is on its way while others are encoded.
+// Two ranks that hold whole gradients need one transfer only, of the same bytes and with one encoding less:
+//   grad_reduce stage   encode gradient and error whole; all_gather: n summands
+//   grad_merge stage    decode and add them up: E sums
 #include "graph/build/class_builder.hpp"
 
 namespace weft {
 
 bool ClassBuilder::is_compressed(const Parameter& p) const {
-  return layout_.zero < 2 && shards(p.group) > 1 && layout_.compress.takes(p.elements);
+  // A shard is then smaller than the whole, by which operations on either are told apart.
+  return layout_.zero < 2 && shards(p.group) > 1 && p.elements > 1 && layout_.compress.takes(p.elements);
+}
+
+// All-to-all and all-gather of shards carry 2 (n - 1) / n of a tensor, an all-gather of whole tensors n - 1 of it.
+bool ClassBuilder::gathers_summands(const Parameter& p) const {
+  return layout_.zero == 0 && shards(p.group) == 2;
 }
 
 ValueId ClassBuilder::compress_gradient(const Parameter& p, ValueId grad, Role stage) {
@@ -17,8 +26,10 @@ ValueId ClassBuilder::compress_gradient(const Parameter& p, ValueId grad, Role s
   const auto format = static_cast<std::int64_t>(layout_.compress.format);
   OpKey key;
   key.kind = OpKind::decode;
+  const bool whole = gathers_summands(p);
   const auto carry = [&](Role role, Collective collective, ValueId encoded, const char* suffix) {
-    const std::int64_t bytes = encoded_shards(layout_.compress.format, p.elements, n).value;
+    const std::int64_t bytes =
+        whole ? n * graph_.value(encoded).elements() : encoded_shards(layout_.compress.format, p.elements, n).value;
     const ValueId out = once({.name = label(name_of(p.role)) + suffix,
                               .shape = {bytes},
                               .kind = ValueKind::gradient,
@@ -29,8 +40,14 @@ ValueId ClassBuilder::compress_gradient(const Parameter& p, ValueId grad, Role s
     return out;
   };
   if (stage == Role::grad_reduce) {
-    const ValueId encoded = encode_gradient(p, grad, n, ".grad");
+    const ValueId encoded = encode_gradient(p, grad, whole ? 1 : n, ".grad");
+    if (whole) return carry(Role::grad_exchange, Collective::all_gather, encoded, ".grad.summands");
     return carry(Role::grad_exchange, Collective::all_to_all, encoded, ".grad.summands");
+  }
+  if (whole) {
+    if (stage == Role::grad_decode) return grad;
+    key.dims = {p.elements, format, 1, n, 0, 0};
+    return decode_gradient(p, grad, Role::grad_merge, key, ".grad.reduced");
   }
   if (stage == Role::grad_merge) {
     key.dims = {shard, format, 1, n, 0, 0};
@@ -63,7 +80,7 @@ ValueId ClassBuilder::encode_gradient(const Parameter& p, ValueId grad, std::int
           {{Operand::encoded, encoded}, {Operand::compression_error, error}});
   op.per_micro_batch = false;
   op.subject = p.role;
-  op.part = shard_count > 1 ? 0 : 1;  // the encoding of the sum is another operation of the same name
+  op.part = elements == p.elements ? 0 : 1;  // the encoding of the sum is another operation of the same name
   return encoded;
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/woven_passes.hpp"
+
 namespace weft {
 namespace {
 
@@ -191,7 +193,7 @@ TransferFacts transfer_facts(const Plan& plan) {
     facts.experts_beside_compute |= of_experts && beside;
   }
   facts.woven =
-      std::any_of(plan.classes.begin(), plan.classes.end(), [](const ClassPlan& c) { return has_sections(c); });
+      std::any_of(plan.classes.begin(), plan.classes.end(), [](const ClassPlan& c) { return has_woven_passes(c); });
   facts.prefetch = prefetch_of(plan);
   return facts;
 }

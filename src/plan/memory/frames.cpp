@@ -7,6 +7,7 @@
 
 #include "base/checked.hpp"
 #include "plan/memory/beside_chain.hpp"
+#include "plan/woven_passes.hpp"
 
 namespace weft {
 namespace {
@@ -197,7 +198,7 @@ class FramePlacer {
 // Returns whether forwards run between the operations of another pass's backward and could use what these free. They do
 // where blocks are woven into each other, and where a backward is split into two blocks.
 bool frees_within_passes(const ClassPlan& plan) {
-  return has_sections(plan) || std::any_of(plan.blocks.begin(), plan.blocks.end(),
+  return has_woven_passes(plan) || std::any_of(plan.blocks.begin(), plan.blocks.end(),
                                            [](const IssueBlock& b) { return b.kind == BlockKind::weight_grad; });
 }
 

@@ -11,6 +11,7 @@
 #include "plan/memory/lifetimes.hpp"
 #include "plan/memory/pool.hpp"
 #include "plan/unfold.hpp"
+#include "plan/woven_passes.hpp"
 
 namespace weft {
 namespace {
@@ -79,7 +80,7 @@ class Placer {
     for (auto& [block, list] : scratch) {
       if (is_forward(block)) highest = std::max(highest, pack(list, top));
     }
-    const std::int64_t base = has_sections(plan_.classes[c]) && !has_pauses(plan_.classes[c]) ? highest : top;
+    const std::int64_t base = has_woven_passes(plan_.classes[c]) && !has_pauses(plan_.classes[c]) ? highest : top;
     for (auto& [block, list] : scratch) {
       if (!is_forward(block)) highest = std::max(highest, pack(list, base));
     }

@@ -67,9 +67,9 @@ TEST(CompressionChoice, KeepsTheErrorThatWasAskedFor) {
             choice_on("local:2,nic=20Mb/s", 0.01, 1).best().step_s);
 }
 
-// A message of a norm takes as long as its latency, encoded or not.
+// A message of a norm takes about as long as its latency, encoded or not.
 TEST(CompressionChoice, LeavesSmallParametersAsTheyAre) {
-  const CompressionChoice choice = choice_on("local:2,nic=1Gb/s", 0.01);
+  const CompressionChoice choice = choice_on("local:2,nic=4Gb/s", 0.01);
   ASSERT_GT(choice.chosen, 0U) << compression_options_text(choice);
   EXPECT_GT(choice.best().compress.min_elements, 2 * 768);
   EXPECT_LE(choice.best().compress.min_elements, 768 * 768 + 768);

@@ -316,6 +316,7 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
   study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));
   study_.runs.back().validation = result.validation;
   study_.runs.back().host = result.host;
+  study_.runs.back().compression_errors = result.compression_errors;
   study_.runs.back().learning_rates = learning_rates(std::ssize(result.losses));
   if (!checkpoint) return;
   if (result.stopped) {

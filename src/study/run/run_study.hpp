@@ -19,6 +19,7 @@ struct PolicyRun {
   std::vector<double> step_times_s;  // of the steps that count
   std::vector<double> losses;        // by step
   std::vector<double> learning_rates = {};
+  std::vector<double> compression_errors = {};  // by step, where gradients are compressed
   std::vector<ValidationLoss> validation = {};  // where it was asked for
   std::optional<HostReport> host = {};          // on GPUs
 
