@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """weft.torch: jobs of two ranks train what DistributedDataParallel trains, and whatever goes wrong has a name on every rank.
 
-    pytorch_test.py PART       PART: training, faults or examples
+    pytorch_test.py PART       PART: training, faults, examples or backend
 
 Run it with a Python that has PyTorch. Exit code 77 where there is none, or no library (weft_embed) in the build folder.
 """
@@ -107,6 +107,41 @@ def faults():
     return failures
 
 
+# What rank 0 is told when rank 1 goes wrong under the backend "weft".
+BACKEND_FAULTS = {
+    "dies": ({}, "rank 1 was lost"),
+    "stays away": ({}, "all_reduce"),
+    "other size": ({"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}, "all_reduce"),
+}
+
+
+def backend():
+    """`init_process_group("weft")` against gloo, and what goes wrong under it."""
+    headers = subprocess.run([sys.executable, "-c", "import torch.utils.cpp_extension as c; c.verify_ninja_availability()"],
+                             capture_output=True, text=True, check=False)
+    if headers.returncode:
+        skip("the backend is compiled at its first use, and there is no ninja")
+    failures, variables = 0, {"MASTER_ADDR": "127.0.0.1"}
+    if "WEFT_EXTENSIONS" in os.environ:
+        variables["TORCH_EXTENSIONS_DIR"] = os.environ["WEFT_EXTENSIONS"]
+    for ranks in (2, 3, 1):
+        variables.update(MASTER_PORT=str(free_port()), WORLD_SIZE=str(ranks))
+        for rank, (code, output) in enumerate(ends([start([FOLDER / "pytorch_backend_job.py"], {**variables, "RANK": str(rank)})
+                                                    for rank in range(ranks)])):
+            if rank == 0 or code:
+                print(f"{ranks} ranks, rank {rank}:\n{output}")
+            failures += code != 0
+    for fault, (more, words) in BACKEND_FAULTS.items():
+        variables.update(MASTER_PORT=str(free_port()), WORLD_SIZE="2")
+        found = ends([start([FOLDER / "pytorch_backend_job.py", "fault", fault], {**variables, **more, "RANK": str(rank)})
+                      for rank in range(2)])
+        said = next((line for line in found[0][1].splitlines() if line.startswith("raised")), "")
+        good = words in said
+        failures += not good
+        print(f"{'as expected' if good else 'FAILED'}: backend, {fault}: rank 0: {said}{'' if good else found[0][1]}")
+    return failures
+
+
 def losses_of(words):
     """What an example says of its losses, by torchrun on two ranks."""
     # Debian's torchrun 1.13 needs -r and -t under Python 3.11.
@@ -154,7 +189,7 @@ def main():
         library.find()
     except LaunchError as error:
         skip(error)
-    sys.exit(1 if {"training": training, "faults": faults, "examples": examples}[sys.argv[1]]() else 0)
+    sys.exit(1 if {"training": training, "faults": faults, "examples": examples, "backend": backend}[sys.argv[1]]() else 0)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Optional, Tuple, Union
 
 import torch
 
+from . import backend as _backend
 from . import launch as _launch
 from . import library as _library
 from .ddp_hook import DdpHook
@@ -25,6 +26,8 @@ from .wire import HostWire, NcclWire, require_same_model, type_name
 
 __all__ = ["DdpHook", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
            "StepChanged", "WeftError", "overlap"]
+
+_backend.register()
 
 
 def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: Union[str, Path, Plan, None] = None,

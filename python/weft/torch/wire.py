@@ -91,7 +91,7 @@ class HostWire:
         whole = data if data.is_contiguous() else data.contiguous()
         if whole.numel():
             as_bytes = whole.view(-1).view(torch.uint8)
-            self._run(library.BROADCAST_FROM_0, library.BYTES, library.SUM, as_bytes, "parameters of rank 0")
+            self._run(library.BROADCAST, library.BYTES, library.SUM, as_bytes, "parameters of rank 0")
         if whole is not data:
             data.copy_(whole)
 
