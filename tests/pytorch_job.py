@@ -154,14 +154,15 @@ def with_ddp(case, rank, hook=None):
     return losses, model.state_dict(), optimizer.state_dict()
 
 
-def with_weft(case, rank):
+def with_weft(case, rank, shard=None):
     model, optimizer = case.make(rank)
     scheduler = scheduler_of(optimizer) if case.schedule == "before" else None
-    model, optimizer = weft.overlap(model, optimizer)
+    model, optimizer = weft.overlap(model, optimizer, shard=shard)
     scheduler = scheduler_of(optimizer) if case.schedule == "after" else scheduler
     losses = train(case, model, model, optimizer, scheduler, rank)
     plan = optimizer.weft.plan
     assert plan.across_steps == (not case.clip), f"{case.name}: across steps {plan.across_steps}"
+    assert plan.shard == (shard or "" if plan.across_steps else ""), f"{case.name}: a plan for {plan.shard!r}"
     assert plan.passes == (case.passes if not case.no_sync else 1), f"{case.name}: {plan.passes} passes"
     result = losses, model.state_dict(), optimizer.state_dict()
     optimizer.weft.close()
@@ -179,8 +180,8 @@ def require_close(case, what, found, expected):
     return off
 
 
-def compare(case, rank):
-    losses, weights, state = with_weft(case, rank)
+def compare(case, rank, shard=None):
+    losses, weights, state = with_weft(case, rank, shard)
     expected_losses, expected_weights, expected_state = with_ddp(case, rank)
     off = require_close(case, "losses", losses, expected_losses)
     assert list(weights) == list(expected_weights)
@@ -194,7 +195,7 @@ def compare(case, rank):
         for name, value in entries.items():
             if value is not None:
                 require_close(case, f"optimizer state {name} of parameter {index}", state["state"][index][name], value)
-    print(f"case: {case.name}: {case.steps} steps, losses {off:.1g} apart", flush=True)
+    print(f"case: {shard + ': ' if shard else ''}{case.name}: {case.steps} steps, losses {off:.1g} apart", flush=True)
 
 
 def compare_hook(case, rank):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """weft.torch: jobs of two ranks train what DistributedDataParallel trains, and whatever goes wrong has a name on every rank.
 
-    pytorch_test.py PART       PART: training, faults, examples or backend
+    pytorch_test.py PART       PART: training, sharded, replanned, faults, examples or backend
 
 Run it with a Python that has PyTorch. Exit code 77 where there is none, or no library (weft_embed) in the build folder.
 """
@@ -67,17 +67,29 @@ def ends(processes):
             process.kill()
 
 
-def training():
-    """As torchrun sets the variables."""
+def failed_ranks(command, ranks, variables=None):
+    """Runs a job as torchrun sets the variables; prints what rank 0 and ranks that fail say."""
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks), **(variables or {})}
     failures = 0
-    for ranks in (2, 3):
-        variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
-        for rank, (code, output) in enumerate(ends([start([FOLDER / "pytorch_job.py"], {**variables, "RANK": str(rank)})
-                                                    for rank in range(ranks)])):
-            if rank == 0 or code:
-                print(f"{ranks} ranks, rank {rank}:\n{output}")
-            failures += code != 0
-    return failures + store_of_rank_0()
+    for rank, (code, output) in enumerate(ends([start(command, {**variables, "RANK": str(rank)}) for rank in range(ranks)])):
+        if rank == 0 or code:
+            print(f"{ranks} ranks, rank {rank}:\n{output}")
+        failures += code != 0
+    return failures
+
+
+def training():
+    return failed_ranks([FOLDER / "pytorch_job.py"], 2) + failed_ranks([FOLDER / "pytorch_job.py"], 3) + store_of_rank_0()
+
+
+def sharded():
+    """ZeRO 1 to 3."""
+    return sum(failed_ranks([FOLDER / "pytorch_shard_job.py", level], ranks)
+               for level, ranks in (("zero1", 2), ("zero2", 2), ("zero3", 2), ("zero3", 3)))
+
+
+def replanned():
+    return failed_ranks([FOLDER / "pytorch_replan_job.py"], 2)
 
 
 def store_of_rank_0():
@@ -125,12 +137,7 @@ def backend():
     if "WEFT_EXTENSIONS" in os.environ:
         variables["TORCH_EXTENSIONS_DIR"] = os.environ["WEFT_EXTENSIONS"]
     for ranks in (2, 3, 1):
-        variables.update(MASTER_PORT=str(free_port()), WORLD_SIZE=str(ranks))
-        for rank, (code, output) in enumerate(ends([start([FOLDER / "pytorch_backend_job.py"], {**variables, "RANK": str(rank)})
-                                                    for rank in range(ranks)])):
-            if rank == 0 or code:
-                print(f"{ranks} ranks, rank {rank}:\n{output}")
-            failures += code != 0
+        failures += failed_ranks([FOLDER / "pytorch_backend_job.py"], ranks, variables)
     for fault, (more, words) in BACKEND_FAULTS.items():
         variables.update(MASTER_PORT=str(free_port()), WORLD_SIZE="2")
         found = ends([start([FOLDER / "pytorch_backend_job.py", "fault", fault], {**variables, **more, "RANK": str(rank)})
@@ -189,7 +196,9 @@ def main():
         library.find()
     except LaunchError as error:
         skip(error)
-    sys.exit(1 if {"training": training, "faults": faults, "examples": examples, "backend": backend}[sys.argv[1]]() else 0)
+    parts = {"training": training, "sharded": sharded, "replanned": replanned, "faults": faults, "examples": examples,
+             "backend": backend}
+    sys.exit(1 if parts[sys.argv[1]]() else 0)
 
 
 if __name__ == "__main__":

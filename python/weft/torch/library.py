@@ -49,10 +49,11 @@ def _load():
     library = ctypes.CDLL(str(find()))  # its functions run without Python's lock, so waiting stops no other thread
     library.weft_last_error.restype = ctypes.c_char_p
     library.weft_join.restype = ctypes.c_void_p
-    for name in ("weft_leave", "weft_prepare", "weft_start", "weft_start_apart", "weft_is_done", "weft_wait", "weft_times", "weft_at",
+    for name in ("weft_leave", "weft_prepare", "weft_release", "weft_start", "weft_start_apart", "weft_is_done", "weft_wait", "weft_times", "weft_at",
                  "weft_require_alive", "weft_fail"):
         getattr(library, name).argtypes = [ctypes.c_void_p, *{
             "weft_prepare": [ctypes.POINTER(_Call), ctypes.POINTER(ctypes.c_int64)],
+            "weft_release": [ctypes.c_int64],
             "weft_start": [ctypes.c_int64, ctypes.POINTER(Segment), ctypes.c_int64],
             "weft_start_apart": [ctypes.c_int64, ctypes.POINTER(Segment), ctypes.c_int64, ctypes.POINTER(Segment),
                                  ctypes.c_int64],
@@ -92,6 +93,10 @@ class Group:
                      None if slices is None else (ctypes.c_int64 * len(slices))(*slices))
         self._check(self._library.weft_prepare(self._group, ctypes.byref(call), ctypes.byref(number)))
         return number.value
+
+    def release(self, number):
+        """The call has ended and will not be started again."""
+        self._check(self._library.weft_release(self._group, number))
 
     def start(self, number, segments):
         """`segments` is an array of Segment; the memory that it names must stay until the call is done."""
