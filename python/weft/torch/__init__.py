@@ -20,12 +20,13 @@ from . import library as _library
 from .ddp_hook import DdpHook
 from .errors import (JobFailed, LaunchError, ModelsDiffer, ModuleChanged, NotSupported, PlanMismatch, StepChanged,
                      WeftError)
+from .fsdp import FsdpHooks
 from .plan import Plan, read_plan
 from .session import Session, require_fitting
 from .shards import LEVELS
 from .wire import HostWire, NcclWire, require_same_model, type_name
 
-__all__ = ["DdpHook", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
+__all__ = ["DdpHook", "FsdpHooks", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
            "StepChanged", "WeftError", "overlap"]
 
 _backend.register()
