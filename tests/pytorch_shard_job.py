@@ -53,10 +53,6 @@ def by_rows(model):
     return ByRows(model.parameters(), 1e-3)
 
 
-def scaled_loss(model, step, rank):
-    return 1024 * job.cnn_loss(model, step, rank)
-
-
 CASES = [*job.CASES, job.Case("layers with a tied head", Layers, layers_loss),
          job.Case("an optimizer that needs whole parameters", Layers, layers_loss, by_rows, steps=30),
          job.Case("layers, three backward passes a step, two of them under no_sync", Layers, layers_loss, job.two_groups, steps=20,

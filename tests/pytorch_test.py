@@ -33,6 +33,9 @@ FAULTS = {
     "more passes": ("StepChanged: ", "StepChanged: "),
     "clips late": ("StepChanged: the gradient of 0.weight was changed", "StepChanged: the gradient of 0.weight was changed"),
     "forgets a step": ("JobFailed: ", "StepChanged: "),
+    "sharded dies": ("JobFailed: ", None),
+    "sharded in another order": ("JobFailed: ", "JobFailed: "),
+    "sharded clips late": ("raised ", "raised "),
     "lbfgs": ("NotSupported: LBFGS", "NotSupported: LBFGS"),
     "plan of another model": ("PlanMismatch: ", "PlanMismatch: "),
     "broken plan": ("PlanMismatch: ", "PlanMismatch: "),
@@ -172,7 +175,7 @@ def shows_timelines(folder):
 
 
 def examples():
-    """Both learn, and a plan from a file trains what its own measured steps train."""
+    """Both learn; a plan from a file, and ZeRO 3, train what a job's own measured steps train."""
     folder = FOLDER.parent / "python" / "examples"
     pictures = losses_of([folder / "cnn.py", "--steps", 41, "--batch", 16])
     with tempfile.TemporaryDirectory() as place:
@@ -180,9 +183,10 @@ def examples():
         measured = losses_of([*text, "--save-plan", f"{place}/plan.json"])
         planned = losses_of([*text, "--plan", f"{place}/plan.json", "--timelines", f"{place}/timelines"])
         shown = shows_timelines(Path(place) / "timelines")
+        sharded_losses = losses_of([*text, "--shard", "zero3", "--save", f"{place}/weights.pt"])
     # By chance, one of three kinds: a loss of ln 3.
     learned = len(pictures) == 3 and pictures[-1] < 0.5 * math.log(3)
-    same = len(measured) == 2 and measured == planned
+    same = len(measured) == 2 and measured == planned == sharded_losses
     print(f"cnn.py {'learns' if learned else 'FAILED'}, gpt.py with its own plan: {'the same losses' if same else 'FAILED'}")
     return (not learned) + (not same) + (not shown)
 
