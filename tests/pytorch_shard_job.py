@@ -3,6 +3,8 @@ DistributedDataParallel on the same data; what each rank holds; checkpoints that
 
 import copy
 import sys
+import tempfile
+from pathlib import Path
 
 import pytorch_job as job
 import torch
@@ -66,7 +68,7 @@ def holdings(level, rank, ranks):
     plain = sum(parameter.numel() for parameter in model.parameters())
     in_layers = sum(parameter.numel() for parameter in model.layers.parameters())
     model, optimizer = weft.overlap(model, optimizer, shard=level)
-    job.train(case, model, model, optimizer, None, rank)
+    measured = job.train(case, model, model, optimizer, None, rank)
     optimizer.weft.synchronize()
     moments = sum(entries["exp_avg"].numel() for entries in optimizer.state.values())
     assert abs(moments - plain / ranks) <= len(list(model.parameters())), f"{moments} of {plain} elements of state"
@@ -78,6 +80,15 @@ def holdings(level, rank, ranks):
     with torch.no_grad():  # evaluation between steps, twice
         losses = [case.loss(model, 0, rank).isfinite().item() for _ in range(2)]
     assert all(losses)
+    plan = optimizer.weft.plan
+    optimizer.weft.close()
+    with tempfile.TemporaryDirectory() as folder:  # a job that begins with a plan is sharded from its first step on
+        plan.save(Path(folder) / "plan.json")
+        model, optimizer = case.make(rank)
+        model, optimizer = weft.overlap(model, optimizer, shard=level, plan=Path(folder) / "plan.json")
+    assert optimizer.weft._sharding.held_bytes() // 4 == held
+    planned = job.train(case, model, model, optimizer, None, rank)
+    assert planned == measured, "other losses with a plan from a file"
     optimizer.weft.close()
     print(f"case: {level}: {moments} of {plain} elements of state, {held} of parameters between steps", flush=True)
 

@@ -66,6 +66,9 @@ class WeftProcessGroup : public BackendBase {
                                           const c10d::ReduceScatterOptions& options) override;
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
+  // Virtual in newer versions of 2.x, and not there in older ones, so without `override`.
+  void shutdown() { leave(); }
+  void abort() { leave(); }
 #endif
 
  private:
