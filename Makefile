@@ -105,6 +105,7 @@ wheel: setup ## the Python package, at out/wheel (docs/pytorch.md)
 	@tools/configure.sh release $(options)
 	@cmake --build build/release -j$(JOBS) --target weft_embed
 	@rm -rf out/wheel && mkdir -p out/wheel && cp -r python out/wheel/source && cp build/release/libweft_embed.so out/wheel/source/weft/
+	@mkdir -p out/wheel/source/weft/include/embed && cp src/embed/embed.hpp out/wheel/source/weft/include/embed/
 	@cd out/wheel/source && $(TORCH_PYTHON) setup.py -q bdist_wheel --dist-dir .. && rm -rf ../source
 	@ls out/wheel/*.whl
 

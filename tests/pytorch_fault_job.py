@@ -20,6 +20,8 @@ STEPS, FAULTY_STEP = 12, 6
 
 def make_model(fault):
     torch.manual_seed(3)
+    if fault.startswith("sharded"):
+        return nn.Sequential(*(nn.Linear(8, 8) for _ in range(3)))
     wide = fault == "other model" and RANK == 1
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 9 if wide else 8))
 
@@ -27,7 +29,7 @@ def make_model(fault):
 def misbehave(fault, model):
     if RANK != 1:
         return
-    if fault == "dies":
+    if fault in ("dies", "sharded dies"):
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "module changes":
         model[2] = nn.Linear(16, 8)
@@ -49,15 +51,20 @@ def train(fault, folder):
         plan.write_text('{"format": "weft-pytorch-plan", "version": 1, "ranks": 2, "across_steps": true, "passes": 1, '
                         '"predicted_step_s": 0, "profile": {}, "parameters": [], "transfers": []}'
                         if fault == "plan of another model" else "{")
-    model, optimizer = weft.overlap(model, torch.optim.SGD(model.parameters(), lr=0.1), plan=plan, timeout=5)
+    model, optimizer = weft.overlap(model, torch.optim.SGD(model.parameters(), lr=0.1), plan=plan, timeout=5,
+                                    shard="zero3" if fault.startswith("sharded") else None)
     for step in range(STEPS):
         passes = 2 if fault == "more passes" and step == FAULTY_STEP else 1
         if step == FAULTY_STEP:
             misbehave(fault, model)
         optimizer.zero_grad()
+        forward = model
+        if fault == "sharded in another order" and step == FAULTY_STEP and RANK == 1:
+            def forward(x):
+                return model[0](model[1](model[2](x)))
         for _ in range(passes):
-            model(torch.randn(4, 8)).square().mean().backward()
-        if fault == "clips late" and step == FAULTY_STEP:
+            forward(torch.randn(4, 8)).square().mean().backward()
+        if fault in ("clips late", "sharded clips late") and step == FAULTY_STEP:
             nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
         if not (fault == "forgets a step" and step == FAULTY_STEP and RANK == 1):
             optimizer.step()

@@ -93,10 +93,10 @@ def two_groups(model):
 
 class Case:
     def __init__(self, name, model, loss, optimizer=adamw, steps=100, passes=1, no_sync=False, clip=0.0, schedule=None,
-                 freeze=None, find_unused=False):
+                 freeze=None, find_unused=False, scale=0.0):
         self.name, self.model, self.loss, self.optimizer, self.steps = name, model, loss, optimizer, steps
         self.passes, self.no_sync, self.clip, self.schedule = passes, no_sync, clip, schedule
-        self.freeze, self.find_unused = freeze, find_unused
+        self.freeze, self.find_unused, self.scale = freeze, find_unused, scale
 
     def make(self, rank):
         """Ranks begin with different weights: both sides must take rank 0's."""
@@ -118,11 +118,26 @@ CASES = [
     Case("clipped gradients", lambda: peer_gpt.Gpt(Sizes), gpt_loss, steps=30, clip=0.5),
     Case("parameters that some ranks use in some steps", Branches, branches_loss, steps=40, find_unused=True),
     Case("parameters of modules that never run", Borrower, borrower_loss),
+    Case("mixed precision with scaled losses, two of which overflow", lambda: peer_gpt.Gpt(Sizes), gpt_loss, steps=30, scale=1024.0),
     Case("a frozen module", Cnn, cnn_loss, two_groups, steps=20, freeze="head"),
 ]
 
 
+def unscale(case, model):
+    """What torch.cuda.amp.GradScaler does between backward and step; returns whether the step is to be taken. 1.13's works on GPUs
+    alone."""
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    for gradient in gradients:
+        gradient.div_(case.scale)
+    return all(gradient.isfinite().all().item() for gradient in gradients)
+
+
 def train(case, forward, model, optimizer, scheduler, rank):
+    with torch.backends.mkldnn.flags(enabled=not case.scale):  # Debian's has no bfloat16 on aarch64
+        return train_steps(case, forward, model, optimizer, scheduler, rank)
+
+
+def train_steps(case, forward, model, optimizer, scheduler, rank):
     losses = []
     torch.manual_seed(100 + rank)
     for step in range(case.steps):
@@ -130,11 +145,14 @@ def train(case, forward, model, optimizer, scheduler, rank):
         for number in range(case.passes):
             last = number == case.passes - 1
             with contextlib.nullcontext() if last or not case.no_sync else forward.no_sync():
-                loss = case.loss(forward, step, rank)
-                loss.backward()
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=case.scale > 0):
+                    loss = case.loss(forward, step, rank)
+                overflows = case.scale and step in (0, 12) and rank == 1
+                (loss * (case.scale or 1.0) * (float("inf") if overflows else 1.0)).backward()
         if case.clip:
             nn.utils.clip_grad_norm_(model.parameters(), case.clip)
-        optimizer.step()
+        if not case.scale or unscale(case, model):
+            optimizer.step()
         if scheduler:
             scheduler.step()
         losses.append(loss.item())
@@ -154,14 +172,15 @@ def with_ddp(case, rank, hook=None):
     return losses, model.state_dict(), optimizer.state_dict()
 
 
-def with_weft(case, rank):
+def with_weft(case, rank, shard=None):
     model, optimizer = case.make(rank)
     scheduler = scheduler_of(optimizer) if case.schedule == "before" else None
-    model, optimizer = weft.overlap(model, optimizer)
+    model, optimizer = weft.overlap(model, optimizer, shard=shard)
     scheduler = scheduler_of(optimizer) if case.schedule == "after" else scheduler
     losses = train(case, model, model, optimizer, scheduler, rank)
     plan = optimizer.weft.plan
-    assert plan.across_steps == (not case.clip), f"{case.name}: across steps {plan.across_steps}"
+    assert plan.across_steps == (not case.clip and not case.scale), f"{case.name}: across steps {plan.across_steps}"
+    assert plan.shard == (shard or "" if plan.across_steps else ""), f"{case.name}: a plan for {plan.shard!r}"
     assert plan.passes == (case.passes if not case.no_sync else 1), f"{case.name}: {plan.passes} passes"
     result = losses, model.state_dict(), optimizer.state_dict()
     optimizer.weft.close()
@@ -179,8 +198,8 @@ def require_close(case, what, found, expected):
     return off
 
 
-def compare(case, rank):
-    losses, weights, state = with_weft(case, rank)
+def compare(case, rank, shard=None):
+    losses, weights, state = with_weft(case, rank, shard)
     expected_losses, expected_weights, expected_state = with_ddp(case, rank)
     off = require_close(case, "losses", losses, expected_losses)
     assert list(weights) == list(expected_weights)
@@ -194,7 +213,7 @@ def compare(case, rank):
         for name, value in entries.items():
             if value is not None:
                 require_close(case, f"optimizer state {name} of parameter {index}", state["state"][index][name], value)
-    print(f"case: {case.name}: {case.steps} steps, losses {off:.1g} apart", flush=True)
+    print(f"case: {shard + ': ' if shard else ''}{case.name}: {case.steps} steps, losses {off:.1g} apart", flush=True)
 
 
 def compare_hook(case, rank):

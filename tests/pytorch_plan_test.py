@@ -18,7 +18,10 @@ if not importlib.util.find_spec("torch"):
     sys.exit(77)
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 from weft.torch.errors import PlanMismatch  # noqa: E402
-from weft.torch.plan import Parameter, Part, Profile, make_plan, play, read_plan, transfers_of  # noqa: E402
+from weft.torch.plan import (Parameter, Part, Profile, make_plan, plan_aside, play, read_plan,  # noqa: E402
+                             require_whole_parameters, transfers_of)
+from weft.torch.shard_plan import make_sharded_plan  # noqa: E402
+from weft.torch.shards import even_borders, whole_borders  # noqa: E402
 from weft.torch.timeline import predicted_steps, timeline_json  # noqa: E402
 
 MIB = 1 << 20
@@ -135,6 +138,45 @@ class Timelines(unittest.TestCase):
         operations = [operation for operation in self.timeline["operations"] if operation["queue"] == 1]
         self.assertEqual(sum(operation["bytes"] for operation in operations), 4 * 700_001 * 4)
         self.assertEqual(len(self.spans_of(1)), 5 * len(operations))
+
+
+class StandingAside(unittest.TestCase):
+    def test_only_where_all_communication_is_below_a_percent(self):
+        # Two layers of 4000 bytes travel in one transfer of 8000 bytes; compute takes 4 s, and 4 / 99 s of communication are 1 %.
+        limit = 4.0 / 99
+        self.assertTrue(plan_aside(chain(2, 1000, 0.99 * limit / 8000), 2).aside)
+        self.assertIsNone(plan_aside(chain(2, 1000, 1.01 * limit / 8000), 2))
+        # Latency counts once.
+        self.assertTrue(plan_aside(chain(2, 1000, 0.0, latency=0.99 * limit), 2).aside)
+        self.assertIsNone(plan_aside(chain(2, 1000, 0.0, latency=1.01 * limit), 2))
+
+    def test_it_is_kept_in_files(self):
+        plan = plan_aside(chain(2, 1000, 0.0), 2)
+        self.assertEqual(read_plan(plan.to_json()), plan)
+        self.assertNotIn("aside", make_plan(chain(2, 1000, 1.0), 2).to_json())
+
+
+class Sharded(unittest.TestCase):
+    def test_plans_are_kept_in_files_and_hold_whole_parameters(self):
+        profile = chain(4, 1000, 1e-5)
+        plan = make_sharded_plan(profile, 2, "zero3", {1: "a", 2: "b"}, 1)
+        self.assertEqual((plan.shard, plan.units), ("zero3", ("a", "b")))
+        read = read_plan(plan.to_json())
+        self.assertEqual(read, plan)
+        require_whole_parameters(read, "plan")
+        with self.assertRaisesRegex(PlanMismatch, "a part of [01].weight in a sharded plan"):
+            require_whole_parameters(make_plan(chain(2, 3 << 20, 1.0), 2), "plan")
+
+    def test_owners_of_whole_parameters_are_balanced(self):
+        # By hand: 8 to rank 0, 7 to rank 1, 3 to rank 1 (7 < 8), 2 to rank 0 (8 < 10).
+        self.assertEqual(whole_borders([3, 8, 2, 7], 2), [[0, 0, 3], [0, 8, 8], [0, 2, 2], [0, 0, 7]])
+
+    def test_slices_cover_every_element_once(self):
+        for elements in (0, 1, 2, 7, 100):
+            for ranks in (1, 2, 3, 8):
+                borders = even_borders(elements, ranks)
+                self.assertEqual((borders[0], borders[-1]), (0, elements))
+                self.assertTrue(all(0 <= b - a <= -(-elements // ranks) for a, b in zip(borders, borders[1:])))
 
 
 if __name__ == "__main__":

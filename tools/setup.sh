@@ -32,6 +32,8 @@ optional=(       # Weft is built without what these give where they cannot be in
   'libtorch-dev|libtorch'         # the kernels of `weft run`
   'libopenblas0-pthread|openblas' # libtorch's matrix products; ten times slower with the reference BLAS
   'python3-torch|torch-in-python' # what the tests of training compare with
+  'pybind11-dev|<pybind11/pybind11.h>' # the backend of torch.distributed, beside Debian's PyTorch
+  'python3-dev|<python3.11/Python.h>'
 )
 speed=(          # faster builds; the Makefile manages without, so these alone never start an installation
   'ninja-build|ninja'

@@ -51,6 +51,7 @@ def arguments():
     parser.add_argument("--save-plan", help="the plan, for `weft.overlap(..., plan=FILE)`")
     parser.add_argument("--timelines", metavar="FOLDER", help="what is predicted and measured of a step, for `weft report`")
     parser.add_argument("--plan", help="one that was saved before")
+    parser.add_argument("--shard", help="zero1, zero2 or zero3")
     for name, value in (("steps", 100), ("batch", 8), ("length", 64), ("layers", 2), ("width", 64), ("heads", 4)):
         parser.add_argument("--" + name, type=int, default=value)
     return parser.parse_args()
@@ -70,7 +71,7 @@ def main():
     torch.manual_seed(0)
     model = Gpt(len(characters), options.length, options.layers, options.width, options.heads).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    model, optimizer = weft.overlap(model, optimizer, plan=options.plan)  # weft
+    model, optimizer = weft.overlap(model, optimizer, plan=options.plan, shard=options.shard)  # weft
     torch.manual_seed(1 + rank)
     for step in range(options.steps):
         places = torch.randint(len(data) - options.length - 1, (options.batch,)).tolist()
@@ -81,8 +82,9 @@ def main():
         optimizer.step()
         if rank == 0 and (step % 20 == 0 or step == options.steps - 1):
             print(f"step {step}: loss {loss.item():.4f}", flush=True)
+    weights = model.state_dict() if options.save else None  # all ranks together: they may be sharded
     if rank == 0 and options.save:
-        torch.save(model.state_dict(), options.save)
+        torch.save(weights, options.save)
     if rank == 0 and options.save_plan:
         optimizer.weft.plan.save(options.save_plan)
     if rank == 0 and options.timelines:

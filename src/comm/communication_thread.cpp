@@ -58,6 +58,20 @@ CommunicationThread::Prepared& CommunicationThread::prepare(PreparedCall call) {
   return *result;
 }
 
+// On the communication thread, because it may still be in the call's on_done when a waiting thread knows of the end.
+void CommunicationThread::release(Prepared& prepared) {
+  run_on_thread([&] {
+    {
+      const std::lock_guard lock(mutex_);
+      WEFT_CHECK(prepared.started == prepared.ended);
+    }
+    const auto found = std::find_if(prepared_.begin(), prepared_.end(),
+                                    [&](const std::unique_ptr<Prepared>& other) { return other.get() == &prepared; });
+    WEFT_CHECK(found != prepared_.end());
+    prepared_.erase(found);
+  });
+}
+
 // A thread that is awake looks at what was submitted before it rests: most starts wake nobody.
 CommunicationThread::Handle CommunicationThread::start(Prepared& prepared, std::span<const Segment> input,
                                                        std::span<const Segment> output) {

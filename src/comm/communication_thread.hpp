@@ -41,6 +41,7 @@ class CommunicationThread {
   Whereabouts& whereabouts() { return trouble_.whereabouts(); }
 
   Prepared& prepare(PreparedCall call);
+  void release(Prepared& prepared);
   Handle start(Prepared& prepared, std::span<const Segment> input, std::span<const Segment> output);
   bool done(Handle handle);
   void wait(Handle handle);

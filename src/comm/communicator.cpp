@@ -30,6 +30,10 @@ Communicator::Prepared& Communicator::prepare(PreparedCall call) {
   return thread_->prepare(std::move(call));
 }
 
+void Communicator::release(Prepared& prepared) {
+  thread_->release(prepared);
+}
+
 Communicator::Handle Communicator::start(Prepared& prepared, const void* input, void* output) {
   const bool in_place = prepared.call.program != nullptr && prepared.call.program->in_place;
   const Segment from{static_cast<std::byte*>(const_cast<void*>(input)), prepared.input_bytes};

@@ -92,6 +92,9 @@ class Communicator {
 
   // Allocates everything that running it needs. The program must have been proven (collective/verify).
   Prepared& prepare(PreparedCall call);
+  // Gives back the memory of a collective that is not under way and will not be started again. From the thread that
+  // prepares.
+  void release(Prepared& prepared);
   // Returns at once, from any thread. One start of a prepared collective may be under way at a time. `input` may be
   // null where the rank has none; in place, `output` is the one buffer and `input` is ignored. Throws RunFailed once
   // the run has failed.

@@ -110,6 +110,32 @@ TEST(Communicator, UnevenSlices) {
   }
 }
 
+TEST(Communicator, CallsThatWereReleasedLeaveOthersAsTheyWere) {
+  const auto call_of = [](std::int64_t elements) {
+    PreparedCall call;
+    call.program = std::make_shared<const Program>(make_program({.kind = Collective::all_reduce, .ranks = 3}));
+    call.spec = call.program->spec;
+    call.sizes = even_sizes(call.spec, elements);
+    call.members = {0, 1, 2};
+    return call;
+  };
+  on_ranks({.ranks = 3}, {}, [&](Communicator& communicator) {
+    check_call(communicator, call_of(5));
+    Communicator::Prepared& kept = communicator.prepare(call_of(1));
+    for (int round = 0; round < 20; ++round) {
+      Communicator::Prepared& passing = communicator.prepare(call_of(7 + round));
+      std::vector<float> values(static_cast<std::size_t>(7 + round), 1.0F), sums(values.size());
+      communicator.wait(communicator.start(passing, values.data(), sums.data()));
+      communicator.release(passing);
+      EXPECT_EQ(sums, std::vector<float>(values.size(), 3.0F));
+      const auto value = static_cast<float>(round);
+      float sum = 0;
+      communicator.wait(communicator.start(kept, &value, &sum));
+      EXPECT_EQ(sum, 3 * value);
+    }
+  });
+}
+
 TEST(Communicator, QueuesRunSideBySideAndGroupsApart) {
   // Rows and columns of a 2 x 2 mesh, one queue each, all in flight together; then all four ranks on a third queue.
   on_ranks({.ranks = 4}, {}, [](Communicator& communicator) {

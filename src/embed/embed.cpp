@@ -27,6 +27,9 @@ struct WeftGroup {
       : communicator(std::move(transport), std::move(options)) {}
 
   std::deque<Call> calls;  // which stay where they are when one is added, and outlive the thread that writes into them
+  std::vector<std::int64_t> released;  // numbers of calls that can be given again
+  void (*ended)(void*, std::int64_t) = nullptr;
+  void* context = nullptr;
   weft::Communicator communicator;
 };
 
@@ -77,7 +80,16 @@ std::unique_ptr<WeftGroup> join(const WeftJoin& options) {
   CommunicatorOptions communicator;
   communicator.timeout = milliseconds_of(options.timeout_seconds);
   communicator.silence = milliseconds_of(options.silence_seconds);
-  return std::make_unique<WeftGroup>(make_tcp_transport(tcp), std::move(communicator));
+  communicator.check = options.check != 0;
+  if (options.failed != nullptr) {
+    communicator.on_failure = [failed = options.failed, context = options.context](const std::string& words) {
+      failed(context, words.c_str());
+    };
+  }
+  auto group = std::make_unique<WeftGroup>(make_tcp_transport(tcp), std::move(communicator));
+  group->ended = options.ended;
+  group->context = options.context;
+  return group;
 }
 
 ElementType element_type_of(WeftType type) {
@@ -112,24 +124,70 @@ ReduceOp reduce_op_of(WeftOp op) {
   fail("op {} is not one of 0..3", static_cast<int>(op));
 }
 
+Collective collective_of(WeftCollective collective) {
+  switch (collective) {
+    case weft_all_reduce:
+      return Collective::all_reduce;
+    case weft_broadcast:
+      return Collective::broadcast;
+    case weft_reduce:
+      return Collective::reduce;
+    case weft_all_gather:
+      return Collective::all_gather;
+    case weft_reduce_scatter:
+      return Collective::reduce_scatter;
+    case weft_gather:
+      return Collective::gather;
+    case weft_scatter:
+      return Collective::scatter;
+    case weft_all_to_all:
+      return Collective::all_to_all;
+    case weft_send_recv:
+      return Collective::send_recv;
+    case weft_barrier:
+      return Collective::barrier;
+  }
+  fail("collective {} is not one of 0..9", static_cast<int>(collective));
+}
+
+// Rings where bytes matter and there is one; each rank to each other one, or one to all, otherwise.
+Algorithm algorithm_of(Collective kind) {
+  return supports(Algorithm::ring, kind) ? Algorithm::ring : Algorithm::direct;
+}
+
+// Whom the program's ranks are: both ends of a message, or all.
+std::vector<std::int64_t> members_of(const WeftCall& call, std::int64_t ranks) {
+  if (call.collective != weft_send_recv) {
+    std::vector<std::int64_t> members(static_cast<std::size_t>(ranks));
+    std::iota(members.begin(), members.end(), 0);
+    return members;
+  }
+  for (const std::int64_t end : {call.root, call.receiver}) {
+    if (end < 0 || end >= ranks) fail("{}: rank {} is not in 0..{}", call.label, end, ranks - 1);
+  }
+  if (call.root == call.receiver) fail("{}: rank {} cannot send to itself", call.label, call.root);
+  return {call.root, call.receiver};
+}
+
 PreparedCall prepared_call(const WeftCall& call, std::int64_t ranks) {
-  const bool broadcasts = call.collective == weft_broadcast_from_0;
-  if (!broadcasts && call.collective != weft_all_reduce)
-    fail("collective {} is not one of 0..1", static_cast<int>(call.collective));
-  if (!broadcasts && call.type == weft_bytes) fail("bytes can be broadcast, not reduced");
-  const ProgramRequest request{.algorithm = Algorithm::ring,
-                               .kind = broadcasts ? Collective::broadcast : Collective::all_reduce,
-                               .ranks = ranks,
-                               .parts = call.parts,
-                               .in_place = true};
+  const Collective kind = collective_of(call.collective);
+  if (reduces(kind) && call.type == weft_bytes && call.elements > 0) fail("{}: bytes cannot be reduced", call.label);
+  if (call.elements < 0) fail("{}: {} elements", call.label, call.elements);
   PreparedCall result;
+  result.members = members_of(call, ranks);
+  const ProgramRequest request{.algorithm = algorithm_of(kind),
+                               .kind = kind,
+                               .ranks = std::ssize(result.members),
+                               .root = kind == Collective::send_recv ? 0 : call.root,
+                               .parts = call.parts,
+                               .in_place = call.in_place != 0};
   result.program = std::make_shared<const Program>(make_program(request));
   result.spec = result.program->spec;
-  result.sizes = even_sizes(result.spec, call.elements);
+  result.sizes = call.slices == nullptr
+                     ? even_sizes(result.spec, call.elements)
+                     : sliced_sizes(result.spec, {call.slices, static_cast<std::size_t>(result.spec.ranks)});
   result.type = element_type_of(call.type);
   result.op = reduce_op_of(call.op);
-  result.members.resize(static_cast<std::size_t>(ranks));
-  std::iota(result.members.begin(), result.members.end(), 0);
   result.queue = call.queue;
   result.label = call.label;
   result.segments = call.segments;
@@ -137,7 +195,10 @@ PreparedCall prepared_call(const WeftCall& call, std::int64_t ranks) {
 }
 
 WeftGroup::Call& call_of(WeftGroup& group, std::int64_t number) {
-  if (number < 0 || number >= std::ssize(group.calls)) fail("call {} was not prepared", number);
+  if (number < 0 || number >= std::ssize(group.calls) ||
+      group.calls[static_cast<std::size_t>(number)].prepared == nullptr) {
+    fail("call {} was not prepared", number);
+  }
   return group.calls[static_cast<std::size_t>(number)];
 }
 
@@ -173,27 +234,44 @@ void weft_leave(WeftGroup* group) {
 WeftResult weft_prepare(WeftGroup* group, const WeftCall* call, std::int64_t* number) {
   return weft::guarded([&] {
     weft::PreparedCall prepared = weft::prepared_call(*call, group->communicator.size());
-    *number = std::ssize(group->calls);
-    prepared.identity = *number;
-    WeftGroup::Call& made = group->calls.emplace_back();
-    prepared.on_done = [&made](weft::Transport::Clock::time_point began, weft::Transport::Clock::time_point ended) {
+    if (group->released.empty()) {
+      group->released.push_back(std::ssize(group->calls));
+      group->calls.emplace_back();
+    }
+    *number = group->released.back();
+    WeftGroup::Call& made = group->calls[static_cast<std::size_t>(*number)];
+    prepared.on_done = [group, &made, number = *number](weft::Transport::Clock::time_point began,
+                                                        weft::Transport::Clock::time_point ended) {
       made.began = weft::nanoseconds_of(began);
       made.ended = weft::nanoseconds_of(ended);
+      if (group->ended != nullptr) group->ended(group->context, number);
     };
-    try {
-      made.prepared = &group->communicator.prepare(std::move(prepared));
-    } catch (...) {
-      group->calls.pop_back();
-      throw;
-    }
+    made.prepared = &group->communicator.prepare(std::move(prepared));
+    made.last = {};
+    group->released.pop_back();
+  });
+}
+
+WeftResult weft_release(WeftGroup* group, std::int64_t number) {
+  return weft::guarded([&] {
+    WeftGroup::Call& call = weft::call_of(*group, number);
+    if (call.last.call != nullptr && !group->communicator.done(call.last)) weft::fail("call {} is under way", number);
+    group->communicator.release(*std::exchange(call.prepared, nullptr));
+    group->released.push_back(number);
   });
 }
 
 WeftResult weft_start(WeftGroup* group, std::int64_t number, const WeftSegment* segments, std::int64_t count) {
+  return weft_start_apart(group, number, nullptr, 0, segments, count);
+}
+
+WeftResult weft_start_apart(WeftGroup* group, std::int64_t number, const WeftSegment* input, std::int64_t inputs,
+                            const WeftSegment* output, std::int64_t outputs) {
   return weft::guarded([&] {
     WeftGroup::Call& call = weft::call_of(*group, number);
-    const std::vector<weft::Segment> places = weft::segments_of(segments, count);
-    call.last = group->communicator.start(*call.prepared, {}, places);
+    const std::vector<weft::Segment> from = weft::segments_of(input, inputs);
+    const std::vector<weft::Segment> to = weft::segments_of(output, outputs);
+    call.last = group->communicator.start(*call.prepared, from, to);
   });
 }
 

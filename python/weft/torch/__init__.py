@@ -14,26 +14,34 @@ from typing import Optional, Tuple, Union
 
 import torch
 
+from . import backend as _backend
 from . import launch as _launch
 from . import library as _library
 from .ddp_hook import DdpHook
 from .errors import (JobFailed, LaunchError, ModelsDiffer, ModuleChanged, NotSupported, PlanMismatch, StepChanged,
                      WeftError)
+from .fsdp import FsdpHooks
 from .plan import Plan, read_plan
 from .session import Session, require_fitting
+from .shards import LEVELS
 from .wire import HostWire, NcclWire, require_same_model, type_name
 
-__all__ = ["DdpHook", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
+__all__ = ["DdpHook", "FsdpHooks", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
            "StepChanged", "WeftError", "overlap"]
+
+_backend.register()
 
 
 def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: Union[str, Path, Plan, None] = None,
-            across_steps: bool = True, timeout: float = 1800.0) -> Tuple[torch.nn.Module, torch.optim.Optimizer]:
+            shard: Optional[str] = None, across_steps: bool = True,
+            timeout: float = 1800.0) -> Tuple[torch.nn.Module, torch.optim.Optimizer]:
     """Trains the model on all ranks of the job, each with its own data, as DistributedDataParallel would.
 
     Returns the same two objects, hooked. Parameters and buffers become those of rank 0. In a job of one rank nothing changes.
 
     plan: a file that `optimizer.weft.plan.save(path)` wrote, or a Plan; by default two steps are measured and planned.
+    shard: "zero1" shards the optimizer's state over the ranks, "zero2" also gradients, "zero3" also the parameters of layers.
+        `state_dict()` is that of a plain job; all ranks call it together. On processors.
     across_steps: False ends every backward with averaged gradients, as DDP does. Jobs that change gradients between backward
         and step (clipping, a gradient scaler) are noticed while they are measured, and treated so by themselves.
     timeout: seconds without progress after which a collective counts as failed.
@@ -43,6 +51,8 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
     """
     if hasattr(optimizer, "weft"):
         raise WeftError("overlap was called before with this optimizer")
+    if shard is not None and shard not in LEVELS:
+        raise NotSupported(f"shard={shard!r}: {', '.join(LEVELS)} are allowed")
     rank, ranks, _ = _launch.rank_and_size()
     if ranks == 1:
         object.__setattr__(model, "no_sync", contextlib.nullcontext)
@@ -56,7 +66,7 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
     require_same_model(wire, described)
     for tensor in (*model.parameters(), *model.buffers()):
         wire.broadcast(tensor)
-    Session(model, optimizer, wire, device, _plan_given(plan, model, optimizer, ranks), across_steps)
+    Session(model, optimizer, wire, device, _plan_given(plan, model, optimizer, ranks, shard or ""), across_steps, shard or "")
     return model, optimizer
 
 
@@ -79,12 +89,12 @@ def _gpu_wire(rank: int, ranks: int, device: torch.device) -> NcclWire:
     return NcclWire(rank, ranks, device)
 
 
-def _plan_given(plan, model, optimizer, ranks) -> Optional[Plan]:
+def _plan_given(plan, model, optimizer, ranks, shard) -> Optional[Plan]:
     if plan is None:
         return None
     name = "plan" if isinstance(plan, Plan) else str(plan)
     found = plan if isinstance(plan, Plan) else read_plan(Path(plan).read_text(), name)
     trained = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     require_fitting(found, name, [(name, parameter.numel(), type_name(parameter.dtype)) for name, parameter
-                                  in model.named_parameters() if parameter.requires_grad and parameter in trained], ranks)
+                                  in model.named_parameters() if parameter.requires_grad and parameter in trained], ranks, shard)
     return found

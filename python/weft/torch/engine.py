@@ -20,6 +20,7 @@ class Slot:
 
     def __init__(self, index: int, name: str, parameter: torch.nn.Parameter):
         self.index, self.name, self.parameter = index, name, parameter
+        self.parameter_shape = parameter.shape
         self.transfers: List[int] = []
         self.flag: Optional[torch.Tensor] = None  # after averaging: above zero where any rank used it
         self.gradient: Optional[torch.Tensor] = None  # what travels; kept from the user's zero_grad
@@ -46,7 +47,11 @@ class Engine:
         self.plan, self.slots, self.wire, self.update = plan, slots, wire, update
         self.transfers = [_TransferState(transfer) for transfer in plan.transfers]
         self.waited = 0.0  # seconds of this step that forward waited for parameters
+        self.updating = 0.0  # seconds of this thread in the optimizer, since the beginning
         self.note_landed: Callable[[], None] = lambda: None  # called when all transfers of the step before have landed
+        self.wants_new_plan = False  # this rank, in this step
+        self.new_plan_wanted = False  # by any rank, in the last step whose transfers have all landed
+        self._wish: Optional[torch.Tensor] = None
         self._next, self._landed, self._sending = 0, 0, False  # transfers: to start next, landed; a step's gradients leave
         self._arrived: deque = deque()
         for slot in slots:
@@ -55,14 +60,17 @@ class Engine:
         wire.apply(plan, [0 if transfer.flags is None else transfer.flags.numel() for transfer in self.transfers])
 
     def _make_flags(self) -> None:
-        """A parameter's last transfer says whether it was used."""
+        """A parameter's last transfer says whether it was used, and the last of all whether a rank wants a new plan."""
         last = {}
         for slot in self.slots:
             if self.wire.tells_use and slot.transfers:
                 last.setdefault(slot.transfers[-1], []).append(slot)
         for number, slots in last.items():
-            flags = torch.zeros(len(slots), dtype=slots[0].parameter.dtype)
+            is_last = number == len(self.transfers) - 1
+            flags = torch.zeros(len(slots) + is_last, dtype=slots[0].parameter.dtype)
             self.transfers[number].flags = flags
+            if is_last:
+                self._wish = flags[-1:]
             for i, slot in enumerate(slots):
                 slot.flag = flags[i:i + 1]
 
@@ -103,6 +111,8 @@ class Engine:
             tensors = [self.slots[part.parameter].gradient.data.view(-1)[part.begin:part.end] for part in transfer.parts]
             if transfer.flags is not None:
                 tensors.append(transfer.flags)
+                if self._next == len(self.transfers) - 1 and self._wish is not None:
+                    self._wish.fill_(float(self.wants_new_plan))
             self.wire.start(self._next, tensors)
             self._next += 1
 
@@ -125,6 +135,8 @@ class Engine:
             if not slot.left:
                 self._arrived.append(slot)
         self._landed += 1
+        if self._landed == len(self.transfers) and self._wish is not None:
+            self.new_plan_wanted = bool(self._wish.item() > 0)
 
     def _wait_for_next(self) -> None:
         begin = time.perf_counter()
@@ -177,7 +189,9 @@ class Engine:
         for slot in used:
             slot.parameter.grad, slot.was_used = slot.gradient, True
         if used:
+            begin = time.thread_time()
             self.update.apply([slot.parameter for slot in used])
+            self.updating += time.thread_time() - begin
         for slot in slots:
             slot.parameter.grad, slot.gradient, slot.pending = None, None, False
 

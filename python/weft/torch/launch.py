@@ -68,22 +68,39 @@ _joined = 0  # how often this process has joined, so that a second job finds key
 _own_store = None  # rank 0 serves it until the process ends
 
 
-def _tell_root(rank, ranks):
+def _own_address(rank):
+    """How the others reach this process: rank 0 of the job as its launcher calls it, others by the way they reach that one."""
+    master = os.environ.get("MASTER_ADDR") or os.environ.get("WEFT_ROOT_ADDRESS", "").rpartition(":")[0]
+    if master and rank_and_size()[0] == 0 and rank == 0:
+        return master
+    try:
+        if not master:
+            return socket.gethostbyname(socket.gethostname())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((master, 1))  # sends nothing
+            return probe.getsockname()[0]
+    except OSError:
+        return "127.0.0.1"
+
+
+def meet(store, key, rank, ranks) -> Launch:
     """Rank 0 listens at a port of its own and says so in the store, with a secret of 256 random bits unless all know one."""
-    global _joined
-    store, key = _store(rank, ranks), f"weft/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{_joined}"
-    _joined += 1
     known = os.environ.get("WEFT_JOB_SECRET", "")
     if rank != 0:
         root, *told = store.get(key).decode().split()
         return Launch(rank, ranks, root, known or "".join(told))
     listener = socket.create_server(("0.0.0.0", 0), backlog=ranks)
-    host = os.environ.get("MASTER_ADDR") or os.environ.get("WEFT_ROOT_ADDRESS", "").rpartition(":")[0]
-    host = host or socket.gethostbyname(socket.gethostname())
-    root = f"{host}:{listener.getsockname()[1]}"
+    root = f"{_own_address(rank)}:{listener.getsockname()[1]}"
     secret = secrets.token_hex(32)
     store.set(key, root if known else f"{root} {secret}")
     return Launch(rank, ranks, root, known or secret, listener.detach())
+
+
+def _tell_root(rank, ranks):
+    global _joined
+    key = f"weft/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{_joined}"
+    _joined += 1
+    return meet(_store(rank, ranks), key, rank, ranks)
 
 
 def launch() -> Launch:

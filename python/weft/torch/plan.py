@@ -21,6 +21,7 @@ TRANSFER_SIZES = tuple(KIB << shift for shift in range(8, 15))  # 256 KiB to 16 
 MOST_TRANSFERS = 2000
 # Transfers that are smaller than this cost more by their number than they gain by going early.
 LEAST_TRANSFER = 64 * KIB
+NOTHING_TO_GAIN = 0.01  # of a step
 
 
 @dataclass(frozen=True)
@@ -182,10 +183,18 @@ class Plan:
     transfers: List[Transfer]   # in the order in which they travel
     predicted_step: float = 0.0
     profile: Dict[str, float] = field(default_factory=dict)
+    shard: str = ""  # "zero1", "zero2" or "zero3": transfers are of whole parameters then
+    ahead: int = 0   # ZeRO 3: how many units are gathered before they are needed
+    aside: bool = False  # there is nothing to gain: gradients travel after backward, and nothing else is hooked
+    units: Tuple[str, ...] = ()  # ZeRO 3: modules whose parameters are not kept, as forward uses them
 
     def to_json(self) -> str:
         head = {"format": FORMAT, "version": 1, "ranks": self.ranks, "across_steps": self.across_steps,
                 "passes": self.passes, "predicted_step_s": self.predicted_step, "profile": self.profile}
+        if self.aside:
+            head.update(aside=True)
+        if self.shard:
+            head.update(shard=self.shard, ahead=self.ahead, units=list(self.units))
         return json.dumps({**head, "parameters": [asdict(parameter) for parameter in self.parameters],
                            "transfers": [[list(part) for part in transfer] for transfer in self.transfers]}, indent=1)
 
@@ -203,7 +212,8 @@ def read_plan(text: str, name: str = "plan") -> Plan:
         plan = Plan(int(data["ranks"]), bool(data["across_steps"]), int(data["passes"]),
                     [Parameter(**parameter) for parameter in data["parameters"]],
                     [tuple(Part(*map(int, part)) for part in transfer) for transfer in data["transfers"]],
-                    float(data["predicted_step_s"]), dict(data["profile"]))
+                    float(data["predicted_step_s"]), dict(data["profile"]), str(data.get("shard", "")), int(data.get("ahead", 0)), bool(data.get("aside", False)),
+                    tuple(map(str, data.get("units", ()))))
     except (KeyError, TypeError, ValueError) as error:
         raise PlanMismatch(f"{name}: not a plan: {type(error).__name__}: {error}") from error
     _require_complete(plan, name)
@@ -231,6 +241,15 @@ def _require_complete(plan: Plan, name: str) -> None:
         raise PlanMismatch(f"{name}: the parts of {parameter.name} are not its {parameter.elements} elements, each once")
 
 
+def require_whole_parameters(plan: Plan, name: str) -> None:
+    """Raises PlanMismatch where a sharded plan cuts parameters."""
+    for transfer in plan.transfers:
+        for part in transfer:
+            if part.end - part.begin != plan.parameters[part.parameter].elements:
+                raise PlanMismatch(f"{name}: a part of {plan.parameters[part.parameter].name} in a sharded plan; whole parameters "
+                                   "are allowed")
+
+
 def transfer_bytes_of(plan: Plan, number: int) -> int:
     return _transfer_bytes(plan.parameters, plan.transfers[number])
 
@@ -250,6 +269,24 @@ def make_plan(profile: Profile, ranks: int, across_steps: bool = True, passes: i
     facts = {"compute_s": profile.compute, "update_s_per_byte": profile.update_per_byte, "transfer_bytes": transfer_bytes,
              "wire_latency_s": profile.wire_latency, "wire_s_per_byte": profile.wire_per_byte}
     return Plan(ranks, across_steps, passes, list(profile.parameters), [transfers[i] for i in played.order], played.step, facts)
+
+
+def exposed_after_backward(profile: Profile) -> float:
+    """Seconds of a step in which all gradients travel after backward, in the largest transfers."""
+    transfers = transfers_of(profile, TRANSFER_SIZES[-1])
+    return sum(profile.seconds_on_wire(_transfer_bytes(profile.parameters, transfer)) for transfer in transfers)
+
+
+def plan_aside(profile: Profile, ranks: int) -> Optional[Plan]:
+    """A plan that does next to nothing, where all communication is less than NOTHING_TO_GAIN of the step; else None."""
+    exposed = exposed_after_backward(profile)
+    alone = profile.compute + profile.update_per_byte * sum(parameter.bytes for parameter in profile.parameters)
+    if not exposed <= NOTHING_TO_GAIN * (alone + exposed):
+        return None
+    transfers = transfers_of(profile, TRANSFER_SIZES[-1])
+    facts = {"compute_s": profile.compute, "update_s_per_byte": profile.update_per_byte, "transfer_bytes": TRANSFER_SIZES[-1],
+             "wire_latency_s": profile.wire_latency, "wire_s_per_byte": profile.wire_per_byte}
+    return Plan(ranks, False, 1, list(profile.parameters), transfers, alone + exposed, facts, aside=True)
 
 
 def first_plan(parameters: Sequence[Parameter], ranks: int) -> Plan:

@@ -4,6 +4,7 @@ that is made of them."""
 import atexit
 import contextlib
 import inspect
+import logging
 import time
 import types
 from pathlib import Path
@@ -13,20 +14,25 @@ import torch
 
 from .clock import StepClock
 from .engine import Engine, Slot, require_same_parameters
-from .errors import PlanMismatch, WeftError
-from .plan import Parameter, Plan, Profile, first_plan, make_plan, read_plan
+from .errors import NotSupported, PlanMismatch, WeftError
+from .plan import Parameter, Plan, Profile, first_plan, make_plan, plan_aside, read_plan, require_whole_parameters
+from .shard_plan import make_sharded_plan
+from .sharding import Sharding
 from .timeline import Recorder, predicted_steps, timeline_json
 from .update import DeferredUpdate
 from .wire import latency_of, type_name
 
 WARM_STEPS = 1  # the first step allocates and loads
+OTHER_SHAPES = 5  # steps in a row with inputs of other shapes than the measured ones, after which a new plan is made
+CHECKED_STEPS = 16  # standing aside, Weft looks for new parameters this often
+_LOG = logging.getLogger("weft")
 _BEGIN, _BACKWARD_END, _STEP_BEGIN, _STEP_END = "begin", "backward end", "step begin", "step end"
 
 
 class Session:
     """One model and its optimizer. Reached as `optimizer.weft`."""
 
-    def __init__(self, model, optimizer, wire, device, plan: Optional[Plan], across_steps: bool):
+    def __init__(self, model, optimizer, wire, device, plan: Optional[Plan], across_steps: bool, shard: str = ""):
         self.model, self.optimizer, self.wire = model, optimizer, wire
         self._across_steps = across_steps
         self._update = DeferredUpdate(optimizer)
@@ -36,8 +42,12 @@ class Session:
         if not self._slots:
             raise WeftError("the optimizer has no parameter of the model that is trained")
         self._modules = dict(model.named_modules())
+        self._sharding = Sharding(shard, model, self._slots, optimizer, wire) if shard else None
         self._clock = StepClock(device)
         self._begun, self._passes, self._syncs, self._pass_open = False, 0, True, False
+        self._measured_steps, self._plans = 0, 0
+        self._inputs, self._measured_inputs, self._other_inputs = None, set(), 0
+        self._own_seconds, self._step_own_seconds = 0.0, []
         self._steps, self._touched, self._wire_seconds, self._versions = 0, False, 0.0, {}
         self._step_seconds: List[float] = []
         self._waited_seconds: List[float] = []
@@ -54,18 +64,22 @@ class Session:
         return None if self.measuring else self._engine.plan
 
     def report(self) -> dict:
-        """Seconds of recent steps as measured and as predicted, and what forward waited for parameters."""
+        """Seconds of recent steps as measured and as predicted, what forward waited for parameters, and what Weft's own code in
+        hooks took without waiting. `aside`: there is nothing to gain, and Weft does next to nothing. `plans`: made so far."""
         def median(values):
             return sorted(values)[len(values) // 2] if values else None
         return {"steps": self._steps, "across_steps": not self.measuring and self.plan.across_steps,
                 "predicted_step_s": self.plan.predicted_step if self.plan else None,
-                "measured_step_s": median(self._step_seconds[-100:]), "waited_s": median(self._waited_seconds[-100:])}
+                "measured_step_s": median(self._step_seconds[-100:]), "waited_s": median(self._waited_seconds[-100:]),
+                "own_s": median(self._step_own_seconds[-100:]), "aside": bool(self.plan and self.plan.aside), "plans": self._plans}
 
     def save_timelines(self, folder) -> None:
         """Writes predicted.json and measured.json of a few steps on this rank: `weft report FOLDER/*.json` shows them."""
         steps = list(self._recorder.steps)[:-1]  # the last one is not over
         if len(steps) < 3:
             raise WeftError("timelines need four steps under a plan that lets communication cross steps")
+        if self._sharding:
+            raise NotSupported("timelines of sharded jobs")
         self.wire.moments()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +100,9 @@ class Session:
     def close(self) -> None:
         """Leaves the job in order: updates every parameter, and gives model and optimizer back as they were."""
         self.synchronize()
-        for handle in self._handles:
+        if self._sharding:
+            self._sharding.close()
+        for handle in (*self._handles, *self._step_handles):
             handle.remove()
         for holder, names in ((self.optimizer, ("step", "zero_grad", "state_dict", "load_state_dict", "weft")),
                               (self.model, ("zero_grad", "weft", "no_sync"))):
@@ -100,17 +116,18 @@ class Session:
     # --- what the job calls ---
 
     def _install(self) -> None:
-        self._handles: list = [module.register_forward_pre_hook(self._gate(name)) for name, module in self._modules.items()
-                         if module._parameters or module._modules]
-        self._accumulators = []
-        for slot in self._slots:
-            self._hook_gradient(slot)
+        self._step_handles: list = []
+        self._accumulators: list = []
+        self._hook_step()
+        self._handles: list = []
         self._handles += [module._register_state_dict_hook(self._before_state_is_read) for module in self._modules.values()]
         optimizer = self.optimizer
         self._counted_step = optimizer.__dict__.get("step")  # as a scheduler has wrapped it
         self._counts_steps = getattr(optimizer.step, "_with_counter", False)
         optimizer.step = types.MethodType(lambda _, closure=None: self._step(closure), optimizer)
         optimizer.step.__func__._with_counter = self._counts_steps
+        if self._sharding:
+            self._handles += self._sharding.hooks()
         for name in ("state_dict", "load_state_dict"):
             setattr(optimizer, name, self._after_synchronizing(getattr(optimizer, name)))
         optimizer.zero_grad = types.MethodType(self._zeroing(optimizer.zero_grad), optimizer)
@@ -122,9 +139,31 @@ class Session:
         object.__setattr__(self.model, "no_sync", self.no_sync)
         atexit.register(self._leave)
 
+    def _own_clock(self) -> float:
+        """Seconds of this thread, without those of the optimizer. Waiting takes none."""
+        return time.thread_time() - self._engine.updating
+
+    def _hook_step(self) -> None:
+        """What a step runs through: all modules and gradients; to stand aside, the model and the first gradient alone."""
+        for handle in self._step_handles:
+            handle.remove()
+        self._step_handles, self._accumulators = [], []
+        # Where gradients are changed between backward and step, every gradient must be seen, lest one travels too late.
+        if self.plan and self.plan.aside and self._across_steps and not self._touched:
+            first = min(range(len(self._slots)), key=lambda i: (self.plan.parameters[i].ready, i))
+            slots, modules = [self._slots[first]], {"": self.model}
+        else:
+            slots, modules = self._slots, self._modules
+        self._step_handles += [module.register_forward_pre_hook(self._gate(name)) for name, module in modules.items()
+                               if module._parameters or module._modules]
+        for slot in slots:
+            self._hook_gradient(slot)
+
     def _after_synchronizing(self, method):
         def call(_, *values, **named):
             self.synchronize()
+            if self._sharding:
+                return self._sharding.shards.with_whole_state(lambda: method(*values, **named))
             return method(*values, **named)
         return types.MethodType(call, self.optimizer)
 
@@ -140,16 +179,18 @@ class Session:
 
     def _hook_gradient(self, slot: Slot) -> None:
         if hasattr(slot.parameter, "register_post_accumulate_grad_hook"):
-            self._handles.append(slot.parameter.register_post_accumulate_grad_hook(lambda _: self._on_gradient(slot)))
+            self._step_handles.append(slot.parameter.register_post_accumulate_grad_hook(lambda _: self._on_gradient(slot)))
             return
         accumulator = slot.parameter.expand_as(slot.parameter).grad_fn.next_functions[0][0]
-        self._handles.append(accumulator.register_hook(lambda *_: self._on_gradient(slot)))
+        self._step_handles.append(accumulator.register_hook(lambda *_: self._on_gradient(slot)))
         self._accumulators.append(accumulator)  # or it would go with its hook
 
     def _leave(self) -> None:
         """At the end of the process: the last updates, so that no other rank waits for what this one keeps."""
         with contextlib.suppress(WeftError):
             self._engine.settle_all()
+        if self._sharding:
+            self._sharding.end_updates()
         self.wire.leave()
 
     @contextlib.contextmanager
@@ -172,13 +213,18 @@ class Session:
 
     def _before_state_is_read(self, module, state, prefix, metadata):
         self.synchronize()  # the entries of `state` are the parameters' memory
+        if self._sharding:
+            self._sharding.put_whole(module, state, prefix)
 
     # --- forward ---
 
     def _gate(self, name: str):
         def wait_for_parameters(module, inputs):
+            begin = self._own_clock()
             if not self._begun:
                 self._begin_step()
+            if name == "" and self._inputs is None:
+                self._note_inputs(inputs)
             if self.measuring:
                 self._clock.mark(("gate", name))
             slots = self._gates.get(name)
@@ -188,6 +234,7 @@ class Session:
                     self._engine.settle(slots)
                 if self._recorder.now:
                     self._recorder.now.gates.append((name, entered, time.monotonic(), self._engine.waited - waited))
+            self._own_seconds += self._own_clock() - begin
         return wait_for_parameters
 
     def _begin_step(self) -> None:
@@ -198,7 +245,8 @@ class Session:
             self._step_seconds.append(now - self._last_begin)
         self._last_begin = now
         with self._told_to_others():
-            require_same_parameters(self._slots, self.model)
+            if not (self.plan and self.plan.aside and self._steps % CHECKED_STEPS):
+                require_same_parameters(self._slots, self.model)
             self._engine.settle(self._gates.get(None, []))
         self.wire.at(f"step {self._steps + 1}")
         if self.plan and self.plan.across_steps:
@@ -222,6 +270,13 @@ class Session:
     # --- backward ---
 
     def _on_gradient(self, slot: Slot) -> None:
+        begin = self._own_clock()
+        self._take_gradient(slot)
+        self._own_seconds += self._own_clock() - begin
+
+    def _take_gradient(self, slot: Slot) -> None:
+        if self._sharding:
+            self._sharding.note_gradient(slot)
         if not self._syncs:
             return
         if not self._pass_open:
@@ -229,11 +284,15 @@ class Session:
             torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
         if self.measuring:
             self._clock.mark_again(("ready", slot.index))
+        elif self.plan.aside:
+            pass  # all gradients travel when backward ends
         elif not self.plan.across_steps or self._passes + 1 >= self.plan.passes:
             if self._recorder.now:
                 self._recorder.now.readies.append((slot.name, time.monotonic()))
             with self._told_to_others():
                 self._engine.send(slot)
+        if self._sharding:
+            self._sharding.free_after_gradient(slot)
 
     def _end_of_backward(self) -> None:
         self._pass_open = False
@@ -258,11 +317,18 @@ class Session:
                 loss = closure()
         if self._recorder.now:
             self._recorder.now.asked_to_update = time.monotonic()
+        begin, replans = self._own_clock(), False
         with self._told_to_others():
             if not self.measuring and self.plan.across_steps:
                 self._engine.defer_updates()
+                replans = self._engine.new_plan_wanted  # as all ranks know since the transfers of the step before have landed
             else:
                 self._step_now()
+                replans = not self.measuring and self._engine.new_plan_wanted
+        if not self.measuring and self.plan.across_steps:
+            self._own_seconds += self._own_clock() - begin
+        self._step_own_seconds.append(self._own_seconds)
+        self._own_seconds = 0.0
         if self._counts_steps:
             self.optimizer._step_count += 1
         self.optimizer._opt_called = True  # newer schedulers ask for this instead
@@ -270,12 +336,44 @@ class Session:
         self._engine.waited = 0.0
         self._steps += 1
         if self.measuring:
-            if self._steps > WARM_STEPS:
+            if self._sharding:
+                self._sharding.note_measured_step(lambda name: self._clock.has(("gate", name)))
+            self._measured_steps += 1
+            if self._inputs is not None:
+                self._measured_inputs.add(self._inputs)
+            if self._measured_steps > WARM_STEPS:
                 with self._told_to_others():
                     self._apply_plan()
             self._clock.restart()
-        self._begun, self._passes = False, 0
+        elif replans:
+            with self._told_to_others():
+                self._measure_again()
+        self._begun, self._passes, self._inputs = False, 0, None
         return loss
+
+    def _note_inputs(self, inputs) -> None:
+        """Once a step, in the first forward of the model, before the last transfer leaves: whether this rank's inputs have had other
+        shapes than the measured ones for some steps."""
+        self._inputs = tuple(tensor.shape for tensor in inputs if isinstance(tensor, torch.Tensor)) or None
+        if self.measuring or self._inputs is None or self._sharding:
+            return
+        if not self._measured_inputs:  # the plan was given
+            if self._inputs is not None:
+                self._measured_inputs.add(self._inputs)
+        self._other_inputs = 0 if self._inputs in self._measured_inputs else self._other_inputs + 1
+        self._engine.wants_new_plan = self._other_inputs >= OTHER_SHAPES
+
+    def _measure_again(self) -> None:
+        """From the next step on, on all ranks."""
+        self._engine.settle_all()
+        _LOG.info("weft: inputs have other shapes since step %d: steps are measured again", self._steps - OTHER_SHAPES)
+        self._engine = self._engine_of(first_plan(self._parameters_unmeasured(), self.wire.ranks))
+        self._gates = self._gates_of(self._engine.plan)
+        self.measuring, self._measured_steps, self._touched = True, 0, False
+        self._measured_inputs, self._other_inputs = set(), 0
+        self._recorder = Recorder()
+        self._hook_step()
+        self._clock.restart()
 
     def _step_now(self) -> None:
         if not self._passes:
@@ -284,13 +382,18 @@ class Session:
                              for slot, (grad, version) in self._versions.items())
         if self.measuring:
             self._clock.mark(_STEP_BEGIN)
-        type(self.optimizer).step(self.optimizer)
+        if self._sharding:
+            self._sharding.update_whole()
+        else:
+            type(self.optimizer).step(self.optimizer)
         if self.measuring:
             self._clock.mark(_STEP_END)
 
     # --- the plan ---
 
-    def _engine_of(self, plan: Plan) -> Engine:
+    def _engine_of(self, plan: Plan):
+        if self._sharding and plan.shard:
+            return self._sharding.run_of(plan, self._modules)
         engine = Engine(plan, self._slots, self.wire, self._update)
         engine.note_landed = self._note_landed
         return engine
@@ -338,18 +441,35 @@ class Session:
         """Rank 0 plans; all do what it says."""
         profile = self._measured_profile()
         most_passes, fewest_passes, touched = self.wire.largest([self._passes, -self._passes, int(self._touched)])
+        self._touched = bool(touched)
         across = self._across_steps and not touched and most_passes == -fewest_passes
         text = ""
-        if self.wire.rank == 0:
+        if self._sharding:
+            self._sharding.agree_on_units()
+        aside = None if self._sharding else plan_aside(profile, self.wire.ranks)
+        if self.wire.rank == 0 and aside:
+            text = aside.to_json()
+        elif self.wire.rank == 0 and self._sharding and across:
+            text = make_sharded_plan(profile, self.wire.ranks, self._sharding.level, self._sharding.unit_of,
+                                     max(1, most_passes)).to_json()
+        elif self.wire.rank == 0:
             text = make_plan(profile, self.wire.ranks, across, max(1, most_passes) if across else 1).to_json()
         plan = read_plan(self.wire.text_of_rank_0(text))
         self._engine = self._engine_of(plan)
         self._gates = self._gates_of(plan)
-        self.measuring = False
+        self.measuring, self._plans = False, self._plans + 1
+        if plan.aside:
+            _LOG.info("weft: communication would take %.2g %% of the step: there is nothing to gain, and hooks are taken away",
+                      100 * (1 - profile.compute / plan.predicted_step))
+        self._hook_step()
 
 
-def require_fitting(plan: Plan, name: str, slots_of_model, ranks: int) -> None:
+def require_fitting(plan: Plan, name: str, slots_of_model, ranks: int, shard: str = "") -> None:
     """Raises PlanMismatch where a plan from a file is for another job."""
+    if plan.across_steps and plan.shard != shard:
+        raise PlanMismatch(f"{name}: a plan for shard={plan.shard or None!r}; the job has {shard or None!r}")
+    if plan.shard:
+        require_whole_parameters(plan, name)
     if plan.ranks != ranks:
         raise PlanMismatch(f"{name}: a plan for {plan.ranks} ranks; the job has {ranks}")
     if [(p.name, p.elements, p.element_type) for p in plan.parameters] != list(slots_of_model):

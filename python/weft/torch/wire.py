@@ -35,13 +35,15 @@ class HostWire:
     host_waits = True
 
     def __init__(self, group: library.Group):
-        self._group = group
+        self.group = self._group = group
         self.rank, self.ranks = group.rank, group.ranks
         self._calls: List[int] = []
         self._small = {}
 
     def apply(self, plan: Plan, flags: Sequence[int]) -> None:
-        """Prepares all transfers; flags[i] elements follow the parts of transfer i."""
+        """Prepares all transfers; flags[i] elements follow the parts of transfer i. Those of a plan before are over."""
+        for call in self._calls:
+            self._group.release(call)
         self._calls = []
         for index, transfer in enumerate(plan.transfers):
             of = plan.parameters[transfer[0].parameter]
@@ -91,7 +93,7 @@ class HostWire:
         whole = data if data.is_contiguous() else data.contiguous()
         if whole.numel():
             as_bytes = whole.view(-1).view(torch.uint8)
-            self._run(library.BROADCAST_FROM_0, library.BYTES, library.SUM, as_bytes, "parameters of rank 0")
+            self._run(library.BROADCAST, library.BYTES, library.SUM, as_bytes, "parameters of rank 0")
         if whole is not data:
             data.copy_(whole)
 
@@ -103,6 +105,19 @@ class HostWire:
             tensor[:size] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         self.broadcast(tensor)
         return bytes(tensor[:size].tolist()).decode()
+
+    def gather_bytes(self, data: bytes) -> List[bytes]:
+        """What every rank gives, by rank."""
+        sizes = self.largest([len(data) if rank == self.rank else 0 for rank in range(self.ranks)])
+        mine, whole = (torch.zeros(size, dtype=torch.uint8) for size in (max(1, len(data)), max(1, sum(sizes))))
+        mine[:len(data)] = torch.frombuffer(bytearray(data or b"0"), dtype=torch.uint8)[:len(data)]
+        call = self._group.prepare(library.ALL_GATHER, library.BYTES, library.SUM, sum(sizes), "bytes of the job", slices=sizes)
+        self._group.start_apart(call, (library.Segment * 1)(library.Segment(mine.data_ptr(), len(data))),
+                                (library.Segment * 1)(library.Segment(whole.data_ptr(), sum(sizes))))
+        self._group.wait(call)
+        self._group.release(call)
+        parts = torch.split(whole[:sum(sizes)], sizes)
+        return [part.numpy().tobytes() for part in parts]
 
     def at(self, place: str) -> None:
         self._group.at(place)

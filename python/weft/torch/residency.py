@@ -1,0 +1,176 @@
+"""ZeRO 3: which parameters are there. A *unit* is an element of the model's outermost lists of modules (the layers of a
+transformer, say). Its parameters are gathered before its forward and its backward, a few units ahead, and their memory is given
+back after them. All other parameters stay.
+
+The order of gathers is the same on all ranks, because it follows from the order of units alone, never from time.
+"""
+
+import time
+from typing import Dict, List, Sequence
+
+import torch
+
+from .sharded_run import ShardedRun
+from .shards import Shards, storage_of
+
+
+def units_of(model: torch.nn.Module) -> List[str]:
+    """Names of the modules that are units."""
+    found: List[str] = []
+
+    def look(module: torch.nn.Module, prefix: str) -> None:
+        is_list = isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential))
+        for name, child in module.named_children():
+            if is_list and any(True for _ in child.parameters()):
+                found.append(prefix + name)
+            else:
+                look(child, prefix + name + ".")
+    look(model, "")
+    return found
+
+
+def unit_members(model: torch.nn.Module, slots) -> Dict[str, List[int]]:
+    """By unit, the parameters that no module outside of it has."""
+    owners: Dict[int, set] = {}
+    names = units_of(model)
+    modules = dict(model.named_modules())
+    inside = {id(module): name for name in names for module in modules[name].modules()}
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            owners.setdefault(id(parameter), set()).add(inside.get(id(module), ""))
+    members: Dict[str, List[int]] = {}
+    for slot in slots:
+        found = owners.get(id(slot.parameter), {""})
+        if len(found) == 1 and "" not in found:
+            members.setdefault(next(iter(found)), []).append(slot.index)
+    return members
+
+
+class Residency:
+    """Gathers and frees units. `order`: units as forward uses them."""
+
+    def __init__(self, shards: Shards, run: ShardedRun, members: Dict[str, List[int]], order: Sequence[str], ahead: int):
+        self.shards, self.run, self.members, self.order, self.ahead = shards, run, members, list(order), ahead
+        self._place = {name: place for place, name in enumerate(self.order)}
+        self._here = {name: True for name in self.order}  # at first all are
+        self._coming: Dict[str, bool] = {}
+        self._left: Dict[str, int] = {}
+        self._handles: list = []
+        self.most_here = 0  # units at a time, since the beginning
+        # In the place of parameters that are not there: no memory, and whoever uses it sees it in the loss.
+        self._absent = {i: shards.full[i].new_full((1,), float("nan")).expand(shards.full[i].shape)
+                        for indices in members.values() for i in indices}
+        for name in self.order:
+            self.free(name)
+
+    def install(self, modules: Dict[str, torch.nn.Module]) -> None:
+        for name in self.order:
+            self._handles.append(modules[name].register_forward_pre_hook(lambda module, inputs, name=name: self.before_forward(name)))
+            self._handles.append(modules[name].register_forward_hook(
+                lambda module, inputs, outputs, name=name: self.after_forward(name, outputs)))
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        for name in self.order:
+            self.need(name)
+
+    def is_here(self, name: str) -> bool:
+        return self._here[name]
+
+    # --- memory ---
+
+    def _buckets(self, name: str):
+        return list({id(self.run.bucket_of[i]): self.run.bucket_of[i] for i in self.members[name]}.values())
+
+    def _start(self, name: str) -> None:
+        for i in self.members[name]:
+            full = self.shards.full[i]
+            storage_of(full).resize_(full.numel() * full.element_size())
+        for state in self._buckets(name):
+            self.shards.gather(state.bucket)
+        self._coming[name] = True
+
+    def _may_start(self, name: str) -> bool:
+        return all(state.updated for state in self._buckets(name))
+
+    def need(self, name: str) -> None:
+        """Returns when the unit's parameters are there."""
+        if self._here[name]:
+            return
+        if name not in self._coming:
+            for state in self._buckets(name):
+                self.run.wait_updated(state)
+            self._start(name)
+        begin = time.perf_counter()
+        for state in self._buckets(name):
+            self.run.wire.group.wait(state.bucket.gather)
+        self.run.waited += time.perf_counter() - begin
+        del self._coming[name]
+        self._here[name] = True
+        self.most_here = max(self.most_here, sum(self._here.values()))
+        for i in self.members[name]:
+            self.run.slots[i].parameter.data = self.shards.full[i]
+
+    def _prefetch(self, name: str, step: int) -> None:
+        """Never out of turn: what cannot start yet holds back those behind it."""
+        for distance in range(1, self.ahead + 1):
+            place = self._place[name] + step * distance
+            if not 0 <= place < len(self.order):
+                return
+            other = self.order[place]
+            if self._here[other] or other in self._coming:
+                continue
+            if not self._may_start(other):
+                return
+            self._start(other)
+
+    def free(self, name: str) -> None:
+        if not self._here[name]:
+            return
+        self._here[name] = False
+        for i in self.members[name]:
+            self.run.slots[i].parameter.data = self._absent[i]
+            storage_of(self.shards.full[i]).resize_(0)
+
+    # --- when ---
+
+    def before_forward(self, name: str) -> None:
+        self.need(name)
+        self._prefetch(name, 1)
+
+    def after_forward(self, name: str, outputs) -> None:
+        tensors = [tensor for tensor in _tensors_in(outputs) if tensor.requires_grad]
+        for tensor in tensors:
+            tensor.register_hook(lambda gradient, name=name: self.before_backward(name))
+        self._left[name] = len(self.members[name])
+        if not (tensors and name == self.order[-1]):  # backward begins with the last
+            self.free(name)
+
+    def before_backward(self, name: str) -> None:
+        self.need(name)
+        self._prefetch(name, -1)
+
+    def after_gradient(self, name: str) -> None:
+        """Each of the unit's gradients, once a pass; after the last one its parameters are not used any more."""
+        self._left[name] = self._left.get(name, 1) - 1
+        if not self._left[name]:
+            self.free(name)
+
+    def end_of_backward(self) -> None:
+        """Units whose parameters did not all get gradients."""
+        for name in self.order:
+            if name in self._coming:
+                self.need(name)
+            self.free(name)
+
+
+def _tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _tensors_in(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tensors_in(one)

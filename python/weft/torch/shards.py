@@ -1,0 +1,198 @@
+"""ZeRO: each rank owns a slice of every parameter, with its optimizer state, and updates that alone.
+
+A *bucket* is a list of parameters that travel together: one reduce-scatter of their gradients, one all-gather of their values.
+Both work on the parameters' own memory, slice by slice, so nothing is packed.
+"""
+
+import copy
+import io
+from typing import Dict, List, Sequence
+
+import torch
+
+from . import library
+from .errors import NotSupported
+from .wire import TYPES, pipelined_parts
+
+LEVELS = ("zero1", "zero2", "zero3")
+# Queues of the group. Under ZeRO 3 each unit has one of its own, so that ranks which use units in different orders wait for each
+# other, and say so, instead of mixing parameters.
+SCATTER_QUEUE, GATHER_QUEUE, FIRST_UNIT_QUEUE, MOST_QUEUES = 0, 1, 2, 1024
+# They treat every element by itself, so a slice of a parameter can be updated alone. Others get whole parameters.
+ELEMENTWISE = frozenset(("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"))
+
+
+def is_elementwise(optimizer: torch.optim.Optimizer) -> bool:
+    kind = type(optimizer)
+    return kind.__name__ in ELEMENTWISE and kind.__module__.startswith("torch.optim")
+
+
+def even_borders(elements: int, ranks: int) -> List[int]:
+    return [elements * rank // ranks for rank in range(ranks + 1)]
+
+
+def whole_borders(sizes: Sequence[int], ranks: int) -> List[List[int]]:
+    """Each parameter to one rank: the largest first, each to the rank that has least."""
+    load, borders = [0] * ranks, [[0]] * len(sizes)
+    for index in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        owner = min(range(ranks), key=lambda rank: (load[rank], rank))
+        load[owner] += sizes[index]
+        borders[index] = [0] * (owner + 1) + [sizes[index]] * (ranks - owner)
+    return borders
+
+
+class Bucket:
+    """Parameters that travel together, by their indices."""
+
+    def __init__(self, shards: "Shards", members: Sequence[int], gather_queue: int):
+        self.members = list(members)
+        wire, ranks = shards.wire, shards.wire.ranks
+        slices = [sum(shards.borders[i][rank + 1] - shards.borders[i][rank] for i in self.members) for rank in range(ranks)]
+        first = shards.slots[self.members[0]]
+        element_type = TYPES[first.parameter.dtype]
+        label = first.name + (f" and {len(self.members) - 1} more" if len(self.members) > 1 else "")
+        size = sum(slices) * first.parameter.element_size()
+        settings = {"slices": slices, "segments": ranks * len(self.members), "parts": pipelined_parts(size, ranks)}
+        self.scatter = wire.group.prepare(library.REDUCE_SCATTER, element_type, library.AVERAGE, sum(slices),
+                                          f"gradients of {label}", queue=SCATTER_QUEUE, **settings)
+        self.gather = wire.group.prepare(library.ALL_GATHER, element_type, library.SUM, sum(slices), f"parameters {label}",
+                                         queue=gather_queue, **settings)
+
+
+def _segments(tensors: Sequence[torch.Tensor]):
+    return (library.Segment * len(tensors))(*(library.Segment(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+                                              for tensor in tensors))
+
+
+class Shards:
+    """This rank's slices of all parameters, and the optimizer that updates them."""
+
+    def __init__(self, slots, optimizer: torch.optim.Optimizer, wire):
+        if not wire.host_waits:
+            raise NotSupported("shard= for parameters of GPUs; FSDP2 shards there (docs/pytorch.md)")
+        self.slots, self.optimizer, self.wire = slots, optimizer, wire
+        sizes = [slot.parameter.numel() for slot in slots]
+        self.elementwise = is_elementwise(optimizer)
+        self.borders = ([even_borders(size, wire.ranks) for size in sizes] if self.elementwise
+                        else whole_borders(sizes, wire.ranks))
+        self.full = [self._own_memory(slot.parameter) for slot in slots]
+        self.own = [torch.nn.Parameter(self._slice(i, tensor).clone()) for i, tensor in enumerate(self.full)]
+        self.gradients = [torch.zeros_like(own) for own in self.own]
+        self._index = {slot.parameter: slot.index for slot in slots}
+        self._take_state()
+        # Updates go through a copy, so that settings of the user's own optimizer may change meanwhile. State is shared.
+        self._shadow = object.__new__(type(optimizer))
+        self._shadow.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key not in ("step", "zero_grad")})
+
+    @staticmethod
+    def _own_memory(parameter: torch.nn.Parameter) -> torch.Tensor:
+        data = parameter.data
+        if not data.is_contiguous() or storage_of(data).nbytes() != data.numel() * data.element_size():
+            parameter.data = data = data.contiguous().clone()
+        return data
+
+    def _slice(self, index: int, tensor: torch.Tensor) -> torch.Tensor:
+        """This rank's part; whole tensors keep their shape."""
+        begin, end = self.borders[index][self.wire.rank:self.wire.rank + 2]
+        if not self.elementwise and end > begin:
+            return tensor
+        return tensor.reshape(-1)[begin:end]
+
+    def refresh(self) -> None:
+        """Takes over values that were written into whole parameters."""
+        for i, own in enumerate(self.own):
+            own.data.copy_(self._slice(i, self.full[i]))
+
+    # --- transfers ---
+
+    def scatter(self, bucket: Bucket, gradients: Sequence[torch.Tensor]) -> None:
+        inputs = [gradient.view(-1)[self.borders[i][rank]:self.borders[i][rank + 1]]
+                  for rank in range(self.wire.ranks) for i, gradient in zip(bucket.members, gradients)]
+        self.wire.group.start_apart(bucket.scatter, _segments(inputs), _segments([self.gradients[i] for i in bucket.members]))
+
+    def gather(self, bucket: Bucket) -> None:
+        outputs = [self.full[i].view(-1)[self.borders[i][rank]:self.borders[i][rank + 1]]
+                   for rank in range(self.wire.ranks) for i in bucket.members]
+        self.wire.group.start_apart(bucket.gather, _segments([self.own[i].data for i in bucket.members]), _segments(outputs))
+
+    # --- updates ---
+
+    def take_gradients(self) -> List[int]:
+        """From whole averaged gradients; returns whose there are."""
+        found = []
+        for i, slot in enumerate(self.slots):
+            if slot.parameter.grad is not None:
+                self.gradients[i].copy_(self._slice(i, slot.parameter.grad))
+                found.append(i)
+        return found
+
+    def settings(self) -> List[dict]:
+        """Of the optimizer now, for an update that comes later."""
+        return [{key: copy.copy(value) if isinstance(value, torch.Tensor) else value for key, value in group.items()}
+                for group in self.optimizer.param_groups]
+
+    def update(self, members: Sequence[int], settings: List[dict]) -> None:
+        chosen = {i for i in members if self.elementwise or self.own[i].numel()}
+        groups = []
+        for group in settings:
+            params = [self.own[self._index[p]] for p in group["params"] if self._index.get(p) in chosen]
+            if params:
+                groups.append({**group, "params": params})
+        if not groups:
+            return
+        for i in chosen:
+            self.own[i].grad = self.gradients[i]
+        self._shadow.param_groups = groups
+        type(self.optimizer).step(self._shadow)
+        for i in chosen:
+            self.own[i].grad = None
+
+    # --- state of the optimizer, as a plain job has it ---
+
+    def _take_state(self) -> None:
+        """What the optimizer had before it was sharded, or was loaded: from whole parameters to slices."""
+        state = self.optimizer.state
+        for i, slot in enumerate(self.slots):
+            if slot.parameter in state:
+                whole = state.pop(slot.parameter)
+                if self.elementwise or self.own[i].numel():
+                    state[self.own[i]] = {key: self._slice(i, value).clone() if self._is_split(i, key, value) else value
+                                          for key, value in whole.items()}
+
+    def _is_split(self, index: int, key: str, value) -> bool:
+        return self.elementwise and key != "step" and isinstance(value, torch.Tensor) and value.shape == self.slots[index].parameter_shape
+
+    def whole_state(self) -> Dict[int, dict]:
+        """By parameter; all ranks call it together."""
+        state = self.optimizer.state
+        mine = {i: dict(state[own]) for i, own in enumerate(self.own) if own in state}
+        packed = io.BytesIO()
+        torch.save(mine, packed)
+        by_rank = [torch.load(io.BytesIO(data)) for data in self.wire.gather_bytes(packed.getvalue())]
+        whole = {}
+        for i, slot in enumerate(self.slots):
+            found = [states[i] for states in by_rank if i in states]
+            if found and self.elementwise:
+                whole[i] = {key: torch.cat([one[key] for one in found]).view(slot.parameter_shape)
+                            if isinstance(value, torch.Tensor) and value.shape == self.own[i].shape and value.dim() == 1 else value
+                            for key, value in found[self.wire.rank].items()}
+            elif found:
+                whole[i] = found[0]
+        return whole
+
+    def with_whole_state(self, body):
+        """Runs the body while the optimizer's state is that of whole parameters, and takes it apart again."""
+        whole, state = self.whole_state(), self.optimizer.state
+        for own in self.own:
+            state.pop(own, None)
+        for i, entries in whole.items():
+            state[self.slots[i].parameter] = entries
+        result = body()
+        self._shadow.state = self.optimizer.state  # loading makes another one
+        self._take_state()
+        return result
+
+
+def storage_of(tensor: torch.Tensor):
+    """The bytes behind a tensor, in all versions of PyTorch."""
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
