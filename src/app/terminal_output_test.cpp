@@ -27,8 +27,9 @@ TEST(TerminalOutput, EscapesAndContinuationBytesHaveNoWidth) {
 
 TEST(TerminalOutput, NothingIsLostAndNoLineIsWider) {
   std::string words;
-  for (int i = 0; i < 200; ++i)
-    words += std::string(static_cast<std::size_t>(1 + i * 7 % 11), 'a' + char(i % 26)) + " ";
+  for (int i = 0; i < 200; ++i) {
+    words += std::string(static_cast<std::size_t>(1 + i * 7 % 11), static_cast<char>('a' + i % 26)) + " ";
+  }
   words.pop_back();
   for (std::size_t columns = 13; columns < 90; ++columns) {
     std::istringstream lines(wrap_line(words, columns));

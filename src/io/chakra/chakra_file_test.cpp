@@ -100,8 +100,7 @@ TEST(ChakraFile, RefusesWhatIsNoTrace) {
   ProtoMessage endless = chakra_node(1, 4);
   endless.number(7, ~std::uint64_t{0});
   EXPECT_NE(chakra_error(chakra_stream({endless})).find("ten days"), std::string::npos);
-  ProtoMessage wide;  // a field that says it has 2^60 bytes
-  wide.number(1, 1);
+  // A field of a message of 11 bytes that says it has 2^60.
   std::string bytes = chakra_stream({});
   bytes += std::string("\x0b\x52\x80\x80\x80\x80\x80\x80\x80\x80\x10", 12);
   EXPECT_NE(chakra_error(bytes), "");
