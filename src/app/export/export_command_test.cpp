@@ -40,7 +40,9 @@ TEST(Export, WarnsOfWhatUsersMiss) {
 
 TEST(Export, ShardedStreamsNeedSeveralConnections) {
   const ScratchFolder folder("export_connections");
-  ASSERT_EQ(weft_cli("plan --model gpt2 --cluster dgx-a100:1 --zero 3 --policy fsdp --out " + folder.path()).code, kOk);
+  ASSERT_EQ(
+      weft_cli("plan --model gpt2 --cluster dgx-a100:1 --tp 2 --zero 3 --policy fsdp --out " + folder.path()).code,
+      kOk);
   const CliResult result = weft_cli("export " + folder.file("plan.json") + " --to fsdp2");
   EXPECT_PRED2(contains, result.err, "CUDA_DEVICE_MAX_CONNECTIONS above 1");
 }
