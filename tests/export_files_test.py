@@ -115,7 +115,9 @@ def fields(data):
 
 def check_chakra(folder):
     """By the numbers of Chakra's et_def.proto: metadata, then nodes that wait for nodes before them in the same file."""
-    for file in sorted(pathlib.Path(folder).iterdir()):
+    groups = json.loads((pathlib.Path(folder) / "comm_groups.json").read_text())
+    for file in sorted(pathlib.Path(folder).glob("*.et")):
+        rank = int(file.suffixes[-2][1:])
         data, at, messages = file.read_bytes(), 0, []
         while at < len(data):
             size, at = varint(data, at)
@@ -125,6 +127,13 @@ def check_chakra(folder):
         nodes = {dict(node)[1]: node for node in messages[1:]}
         assert len(nodes) == len(messages) - 1 > 100
         assert {dict(node)[3] for node in nodes.values()} == {4, 5, 6, 7}  # compute, send, receive, collective
+        for node in nodes.values():
+            attributes = {dict(fields(value))[1].decode(): dict(fields(value)) for field, value in node if field == 10}
+            # Chakra's own feeder reads these numbers, as int32 and int64, and a text.
+            kinds = {"comm_src": 7, "comm_dst": 7, "comm_tag": 7, "comm_size": 9, "comm_type": 9, "pg_name": 29}
+            assert all(kinds[name] in attributes[name] for name in kinds if name in attributes), attributes
+            if dict(node)[3] == 7:
+                assert rank in groups[attributes["pg_name"][29].decode()]
         waits = {i: {value for field, value in node if field in (4, 5)} for i, node in nodes.items()}
         done = set()
         while len(done) < len(nodes):

@@ -28,8 +28,13 @@ function term_bar(account, longest) {
   return bar;
 }
 
+// Classes of a line across bars: the first one has a label, which stands left of lines that are far right.
+export function limit_classes(share, is_first) {
+  return `limit${is_first ? " first" : ""}${share > 0.7 ? " late" : ""}`;
+}
+
 function limit_line(seconds, longest, is_first) {
-  return element("div", { class: is_first ? "limit first" : "limit", "data-label": `bound ${seconds_text(seconds)}`,
+  return element("div", { class: limit_classes(seconds / longest, is_first), "data-label": `bound ${seconds_text(seconds)}`,
     style: { left: `${(100 * seconds) / longest}%` } });
 }
 

@@ -24,10 +24,14 @@ class ColumnImage {
   }
   // Clears the image. It has as many rows as the screen shows of the lane, and a column for each pixel of the style sheet.
   begin(columns, rows, colours) {
-    if (this.canvas.width !== columns || this.canvas.height !== rows) Object.assign(this.canvas, { width: columns, height: rows });
-    this.context = this.canvas.getContext("2d");
-    this.image = this.context.createImageData(columns, rows);
-    this.pixels = new Uint32Array(this.image.data.buffer);
+    if (this.image?.width === columns && this.image.height === rows) {
+      if (!this.is_empty) this.pixels.fill(0);
+    } else {
+      Object.assign(this.canvas, { width: columns, height: rows });
+      this.context = this.canvas.getContext("2d");
+      this.image = this.context.createImageData(columns, rows);
+      this.pixels = new Uint32Array(this.image.data.buffer);
+    }
     this.colours = colours.pixels;
     this.is_empty = true;
   }
@@ -52,13 +56,15 @@ class ColumnImage {
     context.drawImage(this.canvas, left, top, this.image.width, height);
   }
 }
-let column_image = null;
+const column_images = new Map();  // by rows: lanes have few heights, and an image of the right size needs no new memory
 
 // `view` has begin, end (time), left (whole pixels), width (pixels); the lane is painted between top and top + height.
 export function paint_lane(context, lane, view, top, height, colours) {
   const scale = view.width / (view.end - view.begin), shares = new Float64Array(kCategories.length);
-  const columns = (column_image ??= new ColumnImage());
-  columns.begin(Math.ceil(view.width), Math.round(height * context.getTransform().d), colours);
+  const rows = Math.round(height * context.getTransform().d);
+  if (!column_images.has(rows)) column_images.set(rows, new ColumnImage());
+  const columns = column_images.get(rows);
+  columns.begin(Math.ceil(view.width), rows, colours);
   let i = lane.first_ending_after(view.begin), column = 0;
   while (i < lane.count && column < view.width) {
     const start = (lane.start[i] - view.begin) * scale, end = (lane.end[i] - view.begin) * scale;

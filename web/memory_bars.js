@@ -1,6 +1,7 @@
 // The memory of every stage by what it is for, against what plans may use of a device.
 import { element, section } from "./elements.js";
 import { bytes_text, number_of, percent_text } from "./formats.js";
+import { limit_classes } from "./headline.js";
 
 const kTerms = ["weights", "gradients", "optimizer state", "activations", "scratch"];
 
@@ -22,7 +23,7 @@ export function memory_section(summary) {
       }
     }
     grid.append(element("div", { class: "name" }, String(stage.stage)),
-      element("div", { class: "track" }, bar, element("div", { class: i === 0 ? "limit first" : "limit",
+      element("div", { class: "track" }, bar, element("div", { class: limit_classes(number_of(stage.device_bytes) / most, i === 0),
         "data-label": `for plans ${bytes_text(stage.device_bytes)}`,
         style: { left: `min(100% - 2px, ${(100 * number_of(stage.device_bytes)) / most}%)` } })),
       element("div", { class: "value" }, bytes_text(stage.bytes),

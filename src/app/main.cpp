@@ -2,6 +2,7 @@
 #include <climits>
 #include <csignal>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #endif
 
 #include "app/cli.hpp"
+#include "app/terminal.hpp"
+#include "app/terminal_output.hpp"
 
 namespace {
 
@@ -29,8 +32,15 @@ int main(int argc, char** argv) {
   // A file that would grow beyond the limit of the process is an error of write(), reported as any other.
   std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::streambuf* const target = std::cout.rdbuf();
+  std::optional<weft::TerminalOutput> terminal;
+  if (const std::size_t columns = weft::columns_of(std::cout); columns != weft::kAnyWidth) {
+    std::cout.rdbuf(&terminal.emplace(*target, columns));
+  }
   const int code = weft::run_command_line(arguments, std::cout, std::cerr);
-  if (std::cout.flush()) return code;
+  const bool written = static_cast<bool>(std::cout.flush());
+  std::cout.rdbuf(target);  // which outlives the terminal's
+  if (written) return code;
   std::cerr << "weft: the results could not be written to stdout (disk full?)\n";
   return weft::kRunFailed;
 }

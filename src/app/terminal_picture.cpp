@@ -24,6 +24,7 @@ constexpr std::array<BlockLook, kComputeColours + 1> kBlocks = {{{"\u2592", "\x1
                                                                  {"\u2588", "\x1b[34m", "backward"},
                                                                  {"\u2593", "\x1b[90m", "optimizer"},
                                                                  {"!", "\x1b[33m", "waits for communication"},
+                                                                 {"\u2588", "\x1b[34m", ""},  // of traces alone
                                                                  {" ", "", "idle"}}};
 constexpr std::string_view kPlain = "\x1b[0m", kBold = "\x1b[1m", kRed = "\x1b[31m";
 
@@ -66,6 +67,7 @@ std::string row_of_blocks(const TimeInShares& times, bool colours) {
 std::string blocks_legend(bool colours) {
   std::string text(kNameColumns, ' ');
   for (const BlockLook& look : kBlocks) {
+    if (look.words.empty()) continue;
     if (look.character == " ") continue;
     text += colours ? fmt::format("{}{}{} {}  ", look.colour, look.character, kPlain, look.words)
                     : fmt::format("{} {}  ", look.character, look.words);

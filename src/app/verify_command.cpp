@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
 #include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
+#include "app/plan/chakra_command.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "io/pipeline_csv.hpp"
@@ -15,6 +17,7 @@
 #include "plan/pipeline/receive_buffers.hpp"
 #include "plan/pipeline/verify_actions.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "study/chakra/chakra_study.hpp"
 
 namespace weft {
 
@@ -63,12 +66,39 @@ int verify_schedule(const std::string& file, std::optional<std::int64_t> buffers
   return violation ? kAnswerIsNo : kOk;
 }
 
+// Chakra's execution traces, all ranks together.
+int verify_traces(const std::string& where, bool as_json, std::ostream& out) {
+  const TracedStep step = read_traced_step(find_chakra_inputs(where, std::nullopt));
+  const std::optional<std::string> violation = verify_traced(step);
+  if (as_json) {
+    nlohmann::ordered_json json{{"plan", where}, {"safe", !violation}};
+    if (violation) json["message"] = *violation;
+    out << json_text(json, 2) << "\n";
+  } else if (violation) {
+    out << fmt::format("{}: not safe\n{}\n", where, *violation);
+  } else {
+    out << fmt::format(
+        "{}: safe: {} ranks, {} operations, every transfer matched, no deadlock in the trace's order{}\n", where,
+        step.ranks.size(), step.operations.size(),
+        ends_one_by_one(step) ? "" : "; but transfers of several communicators have to run beside each other");
+  }
+  return violation ? kAnswerIsNo : kOk;
+}
+
+bool are_traces(const std::string& where) {
+  std::error_code error;
+  return where.ends_with(".et") || std::filesystem::is_directory(where, error);
+}
+
 }  // namespace
 
 int run_verify_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream&) {
   Flags flags("verify", "Proves a plan safe, or says what is wrong with it (exit code 1).",
               "weft verify out/plan/plan.json");
-  flags.positional("plan", "the plan file, or a schedule (.csv) of torch.distributed.pipelining");
+  flags.positional(
+      "plan",
+      "the plan file, a schedule (.csv) of torch.distributed.pipelining, or Chakra traces: a folder, or .et files "
+      "separated by commas");
   flags.value("memory", "GIB", "memory of a device (default: the one in the plan)");
   flags.value("receive-buffers", "N",
               "of a schedule: prove that so many static receive buffers for each stage and direction are enough");
@@ -80,6 +110,12 @@ int run_verify_command(const std::vector<std::string>& arguments, std::ostream& 
   if (file->ends_with(".csv")) {
     if (flags.given("memory")) fail("--memory: a schedule says nothing of memory");
     return verify_schedule(*file, flags.integer("receive-buffers", 1, 1 << 20), flags.is_set("json"), out);
+  }
+  if (are_traces(*file)) {
+    for (const char* other : {"memory", "receive-buffers"}) {
+      if (flags.given(other)) fail("--{}: Chakra traces say nothing of buffers", other);
+    }
+    return verify_traces(*file, flags.is_set("json"), out);
   }
   if (flags.given("receive-buffers")) fail("--receive-buffers: is of schedules (.csv); plans have places of their own");
 

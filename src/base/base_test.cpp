@@ -80,6 +80,13 @@ TEST(Table, PutsColumnsThatDoNotFitBelow) {
   EXPECT_EQ(std::ranges::count(table.to_string(1), '\n'), 3 * 4 + 2);
 }
 
+TEST(Table, AColumnOfWordsThatIsTooWideBeginsAtOnce) {
+  TextTable table({"name", "words"});
+  table.add_row({"a", "one two three four"});
+  EXPECT_EQ(table.to_string(10), "name  words\n----------\na     one two three four\n");
+  EXPECT_EQ(TextTable({"alone"}).to_string(3), "alone\n---\n");
+}
+
 TEST(Table, AlignsColumnsByCodePoints) {
   TextTable table({"name", "x"});
   table.add_row({"bé", "10"});

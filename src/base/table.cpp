@@ -33,21 +33,24 @@ std::vector<std::size_t> TextTable::widths() const {
   return widths;
 }
 
-std::string TextTable::block(const std::vector<std::size_t>& widths, std::size_t first, std::size_t end) const {
+std::string TextTable::block(const std::vector<std::size_t>& widths, std::size_t first, std::size_t end,
+                             std::size_t max_width) const {
+  // A column that is too wide by itself holds words, which the terminal's output wraps: it begins at once.
+  const bool is_wide = first < end && widths[0] + kGap + widths[first] > max_width;
   std::string text;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     text += rows_[r][0];
     text.append(widths[0] - display_width(rows_[r][0]), ' ');
     std::size_t total = widths[0];
     for (std::size_t i = first; i < end; ++i) {
-      text.append(kGap + widths[i] - display_width(rows_[r][i]), ' ');
+      text.append(is_wide ? kGap : kGap + widths[i] - display_width(rows_[r][i]), ' ');
       text += rows_[r][i];
       total += kGap + widths[i];
     }
     while (!text.empty() && text.back() == ' ') text.pop_back();
     text += '\n';
     if (r > 0) continue;
-    text.append(total, '-');
+    text.append(std::min(total, max_width), '-');
     text += '\n';
   }
   return text;
@@ -63,7 +66,7 @@ std::string TextTable::to_string(std::size_t max_width) const {
       total += kGap + widths[end++];
     }
     if (first > 1) text += '\n';
-    text += block(widths, first, end);
+    text += block(widths, first, end, max_width);
     first = end;
   } while (first < widths.size());
   return text;

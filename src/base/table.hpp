@@ -21,7 +21,8 @@ class TextTable {
  private:
   std::vector<std::size_t> widths() const;
   // The first column, and the columns from `first` to before `end`.
-  std::string block(const std::vector<std::size_t>& widths, std::size_t first, std::size_t end) const;
+  std::string block(const std::vector<std::size_t>& widths, std::size_t first, std::size_t end,
+                    std::size_t max_width) const;
 
   std::vector<std::vector<std::string>> rows_;
 };

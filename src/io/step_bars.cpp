@@ -19,7 +19,9 @@ Nanos length(const StepBar& bar) {
 
 ComputeColour colour_of(std::string_view phase) {
   if (phase == "forward") return ComputeColour::forward;
-  return phase == "optimizer" ? ComputeColour::optimizer : ComputeColour::backward;
+  if (phase == "optimizer") return ComputeColour::optimizer;
+  const bool backward = phase == "input_grad" || phase == "weight_grad" || phase == "recompute";
+  return backward ? ComputeColour::backward : ComputeColour::other;
 }
 
 // Returns the bars in the order of time, none overlapping another. Bars of one colour that touch or overlap are joined;

@@ -13,9 +13,9 @@
 
 namespace weft {
 
-// Colours of a rank's compute lane. `waiting` is exposed communication.
-enum class ComputeColour : std::uint8_t { forward, backward, optimizer, waiting };
-inline constexpr int kComputeColours = 4;
+// Colours of a rank's compute lane. `waiting` is exposed communication, `other` compute of traces that do not say more.
+enum class ComputeColour : std::uint8_t { forward, backward, optimizer, waiting, other };
+inline constexpr int kComputeColours = 5;
 
 struct StepBar {
   std::int32_t colour = 0;  // ComputeColour or TrafficKind

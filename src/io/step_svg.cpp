@@ -32,7 +32,8 @@ struct Colour {
 constexpr std::array<Colour, kComputeColours> kCompute{{{"f", figure_colour::kForward, "forward"},
                                                         {"b", figure_colour::kInputGrad, "backward"},
                                                         {"o", figure_colour::kOptimizer, "optimizer"},
-                                                        {"w", figure_colour::kExposed, "waiting for communication"}}};
+                                                        {"w", figure_colour::kExposed, "waiting for communication"},
+                                                        {"c", figure_colour::kCompute, "other compute"}}};
 constexpr std::array<Colour, kTrafficKinds> kTraffic{{{"dp", "#7b6bb0", "DP gradients"},
                                                       {"pg", "#c9b82f", "parameter gathers"},
                                                       {"tp", "#45a874", "TP"},

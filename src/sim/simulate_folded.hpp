@@ -32,6 +32,10 @@ struct FoldedResult {
 
 FoldedResult simulate_folded(const SimProblem& problem, const SimOptions& options = {});
 
+// Adds spans and steady state to a timeline whose operations and dependencies are those of the problem: single
+// operations and slowed ones as spans, the rest folded.
+void add_simulated(const FoldedResult& result, Timeline& timeline);
+
 // Consecutive operations of a node, in their order: `count` of them from `first` on, back to back from `start`, each as
 // long as alone; or one (`slowed`) until `end`.
 struct Stretch {

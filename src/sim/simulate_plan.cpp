@@ -63,21 +63,6 @@ void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::i
   }
 }
 
-// Adds single operations and slowed ones as spans, and leaves the rest folded.
-void add_spans(const FoldedResult& result, Timeline& timeline) {
-  for (std::size_t k = 0; k < result.iterations.size(); ++k) {
-    const auto iteration = static_cast<std::int32_t>(k);
-    for_each_stretch(result.folding, result.iterations[k], [&](const Stretch& stretch) {
-      if (!stretch.slowed && stretch.count > 1) {
-        timeline.folded.push_back({stretch.first, stretch.count, iteration, stretch.start});
-      } else {
-        timeline.spans.push_back({stretch.first, iteration, stretch.start, stretch.start, stretch.start, stretch.end});
-      }
-    });
-  }
-  if (timeline.folded.empty()) add_waits(timeline);
-}
-
 SimQueue queue_of(QueueKind kind) {
   switch (kind) {
     case QueueKind::compute:
@@ -157,6 +142,24 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& who
 
 }  // namespace
 
+void add_simulated(const FoldedResult& result, Timeline& timeline) {
+  for (std::size_t k = 0; k < result.iterations.size(); ++k) {
+    const auto iteration = static_cast<std::int32_t>(k);
+    for_each_stretch(result.folding, result.iterations[k], [&](const Stretch& stretch) {
+      if (!stretch.slowed && stretch.count > 1) {
+        timeline.folded.push_back({stretch.first, stretch.count, iteration, stretch.start});
+      } else {
+        timeline.spans.push_back({stretch.first, iteration, stretch.start, stretch.start, stretch.start, stretch.end});
+      }
+    });
+  }
+  if (timeline.folded.empty()) add_waits(timeline);
+  timeline.steady_first = result.steady_first;
+  timeline.steady_begin = result.steady_begin;
+  timeline.period_ns = result.period_ns;
+  timeline.periods = result.periods;
+}
+
 SimProblem sim_problem(const WholePlan& whole, const CostModel& cost) {
   return problem_of(whole, cost).first;
 }
@@ -193,11 +196,7 @@ Timeline simulate_plan(const WholePlan& whole, const CostModel& cost, const SimO
   }
   timeline.dependency_begin = std::move(problem.edge_begin);
   timeline.dependencies = std::move(problem.edges);
-  add_spans(result, timeline);
-  timeline.steady_first = result.steady_first;
-  timeline.steady_begin = result.steady_begin;
-  timeline.period_ns = result.period_ns;
-  timeline.periods = result.periods;
+  add_simulated(result, timeline);
   return timeline;
 }
 

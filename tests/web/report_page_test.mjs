@@ -239,6 +239,39 @@ for (const dark of [false, true]) {
   await page.close();
 }
 
+// Beside other work a machine's clock says more than is needed, so the main thread's own time counts.
+async function seconds_of_main_thread(session) {
+  const { metrics } = await session.send("Performance.getMetrics");
+  return metrics.find(({ name }) => name === "TaskDuration").value;
+}
+
+await check("narrow: nothing is wider than the screen, values stand beside their names", async () => {
+  const { page } = await open_page(browser, plan_page);
+  await page.setViewport({ width: 420, height: 900 });
+  await settle(page);
+  assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 420);
+  const tops = (kind) => page.$$eval(`#step .bars .${kind}`, (found) => found.map((box) => box.getBoundingClientRect()).map((box) => (box.top + box.bottom) / 2));
+  const names = await tops("name"), values = await tops("value"), tracks = await tops("track");
+  names.forEach((name, i) => assert.ok(Math.abs(name - values[i]) < 2 && name < tracks[i] && (i === 0 || name > tracks[i - 1]), `row ${i}`));
+  await picture(page, "narrow");
+  await page.close();
+});
+
+await check("a page of llama2-70b is small and soon usable", async () => {
+  const large = path.join(folder, "llama2-70b");
+  const flags = "plan --model llama2-70b --cluster dgx-a100:8 --tp 4 --pp 4 --global-batch 128 --policy serial,ddp,megatron --out";
+  run_weft(weft, ...flags.split(" "), large);
+  const file = path.join(large, "report.html"), page = await browser.newPage(), session = await page.createCDPSession();
+  assert.ok(fs.statSync(file).size < 3e6, `${fs.statSync(file).size} bytes`);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  await page.goto(`file://${file}`);
+  await page.waitForFunction(() => document.documentElement.dataset.ready === "true", { timeout: 60000 });
+  const ready_ms = await page.evaluate(() => performance.now()), busy = await seconds_of_main_thread(session);
+  console.log(`llama2-70b: ${fs.statSync(file).size} bytes, usable after ${ready_ms.toFixed(0)} ms by the clock, ${(1000 * busy).toFixed(0)} ms of the main thread`);
+  assert.ok(busy < 1, `${busy} s`);
+  await page.close();
+});
+
 await check("pages become one page", async () => {
   const { page, noticed } = await open_page(browser, make_page("both.html", plan, plan_page));
   assert.equal(await page.$$eval(".tabs button", (found) => found.length), 2);
@@ -298,12 +331,16 @@ await check("what is no JSON makes no page", () => {
 await check("200,000 spans move smoothly", async () => {
   const { page, noticed, ready_ms } = await open_page(browser, make_page("large.html", write_large_timeline(folder, 8, 200000)));
   await page.focus("#timeline canvas[tabindex]");
+  const session = await page.createCDPSession();
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
   for (const zooms of [0, 6, 12]) {
     await press(page, "0");
     for (let i = 0; i < zooms; ++i) await press(page, "w");
+    const before = await seconds_of_main_thread(session);
     const { least, drawing, frames } = await page.evaluate(measure_frames);
-    console.log(`200,000 spans, zoomed ${zooms} times: drawing ${drawing.toFixed(1)} ms (least ${least.toFixed(1)}), a frame ${frames.toFixed(1)} ms (medians); usable after ${ready_ms.toFixed(0)} ms`);
-    assert.ok(least < 100, "time to draw");
+    const busy = (1000 * ((await seconds_of_main_thread(session)) - before)) / 40;
+    console.log(`200,000 spans, zoomed ${zooms} times: ${busy.toFixed(1)} ms of the main thread a frame; by the clock drawing ${drawing.toFixed(1)} ms (least ${least.toFixed(1)}), a frame ${frames.toFixed(1)} ms (medians); usable after ${ready_ms.toFixed(0)} ms`);
+    assert.ok(busy < 1000 / 60, `${busy} ms of the main thread a frame, 60 frames a second leave 16.7`);
   }
   assert.deepEqual(noticed, []);
   await page.close();

@@ -11,6 +11,7 @@
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
+#include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
@@ -69,7 +70,7 @@ std::string links_of(const Topology& topology, const TopologyFacts& facts, std::
   return words;
 }
 
-std::string topology_in_words(const Topology& topology, const TopologyFacts& facts) {
+std::string topology_in_words(const Topology& topology, const TopologyFacts& facts, std::size_t columns) {
   std::map<std::string, int> counts;
   for (const TopologyVertex& vertex : topology.vertices) ++counts[std::string(name_of(vertex.kind))];
   std::string words = fmt::format("{}: {} devices", topology.name, facts.devices.size());
@@ -86,7 +87,7 @@ std::string topology_in_words(const Topology& topology, const TopologyFacts& fac
     table.add_row({vertex.name, fmt::format("{}", rank), vertex.node < 0 ? "" : fmt::format("{}", vertex.node),
                    links_of(topology, facts, facts.devices[rank])});
   }
-  words += table.to_string();
+  words += table.to_string(columns);
   words += fmt::format("\nslowest cut: {} leave rank{} {}, so an all_gather moves at most {} (buffer over time)\n",
                        rate_in_words(cut_rate(facts.cut)), facts.cut.weight == 1 ? "" : "s",
                        ranks_in_words(facts.ranks_in_cut(true)), rate_in_words(facts.gather_rate()));
@@ -141,7 +142,7 @@ int run_cluster_show_command(const Arguments& arguments, std::ostream& out, std:
   if (flags.is_set("json")) {
     out << json_text(topology_in_json(topology, facts), 2) << "\n";
   } else {
-    out << topology_in_words(topology, facts);
+    out << topology_in_words(topology, facts, columns_of(out));
   }
   return kOk;
 }

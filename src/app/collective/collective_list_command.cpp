@@ -8,6 +8,7 @@
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
+#include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
@@ -153,7 +154,7 @@ void fill(const ListOptions& options, Row& row) {
   }
 }
 
-std::string in_words(const ListOptions& options, const std::vector<Row>& rows) {
+std::string in_words(const ListOptions& options, const std::vector<Row>& rows, std::size_t columns) {
   TextTable table(
       {"collective", "algorithm", "messages a rank", "in all", "bytes a rank", "in all", "blocks", "instructions"});
   std::string notes;
@@ -170,7 +171,7 @@ std::string in_words(const ListOptions& options, const std::vector<Row>& rows) {
     if (!row.file.empty()) notes += fmt::format("wrote {}\n", row.file);
   }
   return fmt::format("{} ranks, {} (a rank: the one that sends most)\n\n{}{}{}", options.request.ranks,
-                     format_bytes(options.size), table.to_string(), notes.empty() ? "" : "\n", notes);
+                     format_bytes(options.size), table.to_string(columns), notes.empty() ? "" : "\n", notes);
 }
 
 nlohmann::ordered_json in_json(const ListOptions& options, const std::vector<Row>& rows) {
@@ -217,7 +218,7 @@ int run_collective_list_command(const std::vector<std::string>& arguments, std::
   if (flags.is_set("json")) {
     out << json_text(in_json(options, rows), 2) << "\n";
   } else {
-    out << in_words(options, rows);
+    out << in_words(options, rows, columns_of(out));
   }
   return kOk;
 }

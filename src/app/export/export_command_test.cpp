@@ -33,6 +33,18 @@ TEST(Export, WarnsOfWhatUsersMiss) {
   EXPECT_PRED2(contains, result.out, "export CUDA_DEVICE_MAX_CONNECTIONS=1");
   EXPECT_PRED2(contains, result.err, "CUDA_DEVICE_MAX_CONNECTIONS=1 is asserted");
   EXPECT_PRED2(contains, result.err, "first pipeline stage only");
+  const CliResult mindspeed = weft_cli("export " + folder.file("plan.json") + " --to mindspeed");
+  EXPECT_PRED2(contains, mindspeed.out, "--overlap-param-gather");
+  EXPECT_PRED2(contains, mindspeed.err, "--reuse-fp32-param does not go with --overlap-param-gather");
+}
+
+TEST(Export, ShardedStreamsNeedSeveralConnections) {
+  const ScratchFolder folder("export_connections");
+  ASSERT_EQ(
+      weft_cli("plan --model gpt2 --cluster dgx-a100:1 --tp 2 --zero 3 --policy fsdp --out " + folder.path()).code,
+      kOk);
+  const CliResult result = weft_cli("export " + folder.file("plan.json") + " --to fsdp2");
+  EXPECT_PRED2(contains, result.err, "CUDA_DEVICE_MAX_CONNECTIONS above 1");
 }
 
 TEST(Export, AnUnsafePlanIsNotExported) {

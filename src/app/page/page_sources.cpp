@@ -63,6 +63,15 @@ ReportSource source_of_run(const RunStudy& study, nlohmann::ordered_json summary
   return {name_of_inputs(study.plan), std::move(summary), timelines.take()};
 }
 
+ReportSource source_of_chakra(const ChakraStudy& study, nlohmann::ordered_json summary) {
+  PackedTimelines timelines;
+  best_first(study.orders.size(), study.best, [&](std::size_t i) {
+    const ChakraOrder& order = study.orders[i];
+    timelines.add(page_timeline(order.timeline, order.accounting, {.max_periods = 1}), order.name, "predicted");
+  });
+  return {fmt::format("Chakra traces of {} ranks", study.step.ranks.size()), std::move(summary), timelines.take()};
+}
+
 ReportSource source_of_traces(const WhyReport& report, nlohmann::ordered_json summary) {
   PackedTimelines timelines;
   for (const LabelledStudy& labelled : report.labels) {

@@ -17,7 +17,8 @@ constexpr std::size_t kMaxNamed = 3;  // operations that hide a transfer, or rea
 
 class ExplanationText {
  public:
-  ExplanationText(const PolicyStudy& study, const PlanExplanation& explanation) : study_(study), e_(explanation) {}
+  ExplanationText(const PolicyStudy& study, const PlanExplanation& explanation, std::size_t columns)
+      : study_(study), e_(explanation), columns_(columns) {}
 
   std::string write() const {
     std::string text = heading() + "\n" + table();
@@ -51,7 +52,7 @@ class ExplanationText {
       sum.exposed_s += t.exposed_s;
     }
     table.add_row({"all", "", "", "", "", time(sum.busy_s), time(sum.hidden_s), time(sum.exposed_s)});
-    return table.to_string();
+    return table.to_string(columns_);
   }
 
   std::string title(std::int32_t id) const {
@@ -132,6 +133,7 @@ class ExplanationText {
 
   const PolicyStudy& study_;
   const PlanExplanation& e_;
+  std::size_t columns_;  // of the table
 };
 
 Json kind_name(const PlanExplanation& e, std::int32_t id) {
@@ -189,8 +191,8 @@ Json transfers_json(const PlanExplanation& e, const std::vector<ExplainedTransfe
 
 }  // namespace
 
-std::string explanation_text(const PolicyStudy& study, const PlanExplanation& explanation) {
-  return ExplanationText(study, explanation).write();
+std::string explanation_text(const PolicyStudy& study, const PlanExplanation& explanation, std::size_t columns) {
+  return ExplanationText(study, explanation, columns).write();
 }
 
 Json explanation_json(const PolicyStudy& study, const PlanExplanation& e) {

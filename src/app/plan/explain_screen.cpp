@@ -20,8 +20,9 @@ constexpr double kMinShareOfStep = 0.01;  // as a fraction
 
 class ExplanationScreen {
  public:
-  ExplanationScreen(const PlanStudy& study, std::size_t explained, const PlanExplanation& explanation)
-      : study_(study), policy_(study.policies[explained]), e_(explanation) {}
+  ExplanationScreen(const PlanStudy& study, std::size_t explained, const PlanExplanation& explanation,
+                    std::size_t columns)
+      : study_(study), policy_(study.policies[explained]), e_(explanation), columns_(columns) {}
 
   std::string write() const {
     std::string text;
@@ -44,7 +45,7 @@ class ExplanationScreen {
                      time(a.idle_s), std::isnan(hidden) ? "-" : fmt::format("{:.1f} %", hidden),
                      fmt::format("{:+.1f} %", p.gap_to_bound_pct), p.fits ? "fits" : "too much"});
     }
-    return table.to_string();
+    return table.to_string(columns_);
   }
 
   std::string bound() const {
@@ -85,7 +86,7 @@ class ExplanationScreen {
                      time(t.exposed_s), percent(t.exposed_s, policy_.step_s)});
     }
     if (kinds > 0) table.add_row({fmt::format("{} more", kinds), "", "", time(rest), percent(rest, policy_.step_s)});
-    return text + table.to_string();
+    return text + table.to_string(columns_);
   }
 
   double hidden() const {
@@ -180,18 +181,20 @@ class ExplanationScreen {
       table.add_row({c.remedy->change, c.against, time(c.remedy->step_s),
                      relative_change(c.remedy->step_s, policy_.step_s), c.remedy->fits ? "" : "does not fit"});
     }
-    return table.to_string();
+    return table.to_string(columns_);
   }
 
   const PlanStudy& study_;
   const PolicyStudy& policy_;
   const PlanExplanation& e_;
+  std::size_t columns_;  // of tables
 };
 
 }  // namespace
 
-std::string explanation_screen(const PlanStudy& study, std::size_t explained, const PlanExplanation& explanation) {
-  return ExplanationScreen(study, explained, explanation).write();
+std::string explanation_screen(const PlanStudy& study, std::size_t explained, const PlanExplanation& explanation,
+                               std::size_t columns) {
+  return ExplanationScreen(study, explained, explanation, columns).write();
 }
 
 }  // namespace weft

@@ -15,6 +15,7 @@
 #include "app/output_paths.hpp"
 #include "app/page/page_sources.hpp"
 #include "app/plan/collective_choice_report.hpp"
+#include "app/plan/chakra_command.hpp"
 #include "app/plan/explain_report.hpp"
 #include "app/plan/launch_gain_report.hpp"
 #include "app/plan/plan_files.hpp"
@@ -81,6 +82,7 @@ void declare_plan_flags(Flags& flags) {
   declare_lengths_flag(flags);
   declare_sweep_flags(flags);
   declare_against_flags(flags);
+  declare_chakra_flags(flags);
 }
 
 // Predictions decide what is compressed; they are made with the first policy that needs no search.
@@ -147,11 +149,12 @@ void print_explained(const Flags& flags, const PlanStudy& study, const std::vect
                      const std::string& gain, std::ostream& out) {
   const bool full = flags.is_set("explain-full");
   const bool one_screen = flags.is_set("explain") && !full;
-  out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation)
+  out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation, columns_of(out))
                      : with_emphasis(plan_text_report(study, columns_of(out)), study.policies[study.best].policy, out));
   out << gain << terminal_steps(study, out);
   if (!full) return;
-  for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
+  for (const ExplainedPolicy& e : explained)
+    out << "\n" << explanation_text(study.policies[e.policy], e.explanation, columns_of(out));
 }
 
 }  // namespace
@@ -166,6 +169,8 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   flags.parse(arguments);
 
   if (flags.given("against")) return run_against_command(flags, out, err);
+  if (flags.given("chakra")) return run_chakra_command(flags, out, err);
+  if (flags.given("comm-groups")) fail("--comm-groups: belongs to --chakra, which is not given");
   if (flags.given("where")) fail("--where: belongs to --against, which is not given");
   const bool names_policies = flags.given("policy");
   const std::vector<IgnoredFlag> ignored = apply_launch(flags);

@@ -74,10 +74,10 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   } else {
     out << *file << ": safe\n";
     if (explanation && !flags.is_set("explain-full")) {
-      out << explanation_screen(study, 0, *explanation);
+      out << explanation_screen(study, 0, *explanation, columns_of(out));
     } else {
       out << with_emphasis(plan_text_report(study, columns_of(out)), simulated.policy, out);
-      if (explanation) out << "\n" << explanation_text(simulated, *explanation);
+      if (explanation) out << "\n" << explanation_text(simulated, *explanation, columns_of(out));
     }
     out << terminal_steps(study, out) << written_line(written);
   }

@@ -11,6 +11,7 @@
 #include "app/run/run_options.hpp"
 #include "app/run/run_progress.hpp"
 #include "app/run/run_ranks.hpp"
+#include "app/terminal.hpp"
 #include "app/world/own_processes.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
@@ -30,7 +31,7 @@ std::string dims_of(const OpKey& key) {
   return text;
 }
 
-std::string in_words(const Profile& profile, const DeviceProfile& device) {
+std::string in_words(const Profile& profile, const DeviceProfile& device, std::size_t columns) {
   std::string text = fmt::format("{}, {} cores: {} ranks with {} threads each\n\n", profile.machine->cpu,
                                  profile.machine->cores, profile.machine->ranks, profile.machine->threads_per_rank);
   TextTable table({"operation", "phase", "size", "time", "TFLOP/s"});
@@ -39,7 +40,7 @@ std::string in_words(const Profile& profile, const DeviceProfile& device) {
     table.add_row({std::string(name_of(key.kind)), std::string(name_of(key.phase)), dims_of(key), format_time(time),
                    flops > 0 ? fmt::format("{:.3f}", flops / seconds(time) * 1e-12) : ""});
   }
-  return text + table.to_string() +
+  return text + table.to_string(columns) +
          fmt::format(
              "\nbetween operations {}; beside a transfer compute takes {:.1f} % longer, a transfer beside "
              "compute {:.1f} %\n",
@@ -86,7 +87,7 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
   if (flags.is_set("json")) {
     out << json << "\n";
   } else {
-    out << in_words(session.profile(), session.profile().device(options.inputs.cluster.device.name))
+    out << in_words(session.profile(), session.profile().device(options.inputs.cluster.device.name), columns_of(out))
         << written_line(written);
   }
   return kOk;

@@ -2,27 +2,20 @@
 // operation of a step with what it waits for and how long it takes (docs/export.md).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "cost/cost_model.hpp"
+#include "io/chakra/chakra_fields.hpp"
 #include "io/export/export_writers.hpp"
-#include "io/export/proto_writer.hpp"
+#include "io/proto_writer.hpp"
 #include "sim/simulate_plan.hpp"
 
 namespace weft {
 namespace {
 
-// Numbers of et_def.proto.
-enum NodeField : std::uint32_t {
-  kId = 1,
-  kName,
-  kType,
-  kControlDependencies,
-  kDataDependencies,
-  kDuration = 7,
-  kAttribute = 10
-};
-enum AttributeField : std::uint32_t { kAttributeName = 1, kInt64 = 9, kBool = 27, kString = 29 };
 enum NodeType : std::uint64_t { kCompute = 4, kSend, kReceive, kCollective };
 
 // CollectiveCommType.
@@ -34,9 +27,9 @@ std::uint64_t collective_number(std::string_view name) {
   return found == kNumbers.end() ? 0 : found->second;
 }
 
-ProtoMessage attribute(std::string_view name, AttributeField kind, std::uint64_t value) {
+ProtoMessage attribute(std::string_view name, chakra::AttributeField kind, std::uint64_t value) {
   ProtoMessage message;
-  message.bytes(kAttributeName, name);
+  message.bytes(chakra::kAttributeName, name);
   message.number(kind, value);
   return message;
 }
@@ -60,6 +53,16 @@ class ChakraWriter {
     return stream;
   }
 
+  // A rank's groups of a kind ("dp") have names of their own: simulators take ranks that say one name for one group.
+  // The number is that of the lowest rank that has a file.
+  std::string group_name(const TimelineOperation& op) const {
+    return fmt::format("{}.{}", name(op.group), rank_number(lowest_member(op)));
+  }
+  std::int32_t lowest_member(const TimelineOperation& op) const {
+    const auto found = ends_.find(op.transfer);
+    return found == ends_.end() ? op.rank : *std::min_element(found->second.begin(), found->second.end());
+  }
+
  private:
   bool is_message(const TimelineOperation& op) const {
     return op.activity == Activity::transfer && op.collective >= 0 && name(op.collective) == "send_recv";
@@ -69,16 +72,16 @@ class ChakraWriter {
   ProtoMessage node(std::size_t index) const {
     const TimelineOperation& op = timeline_.operations[index];
     ProtoMessage node;
-    node.number(kId, index + 1);
+    node.number(chakra::kId, index + 1);
     const std::string of = op.micro_batch == kOncePerStep ? "" : fmt::format(" #{}", op.micro_batch.value);
-    node.bytes(kName, fmt::format("{}{}", name(op.name), of));
-    node.number(kType, op.activity == Activity::compute ? kCompute
-                       : !is_message(op)                ? kCollective
-                       : op.receives                    ? kReceive
-                                                        : kSend);
+    node.bytes(chakra::kName, fmt::format("{}{}", name(op.name), of));
+    node.number(chakra::kType, op.activity == Activity::compute ? kCompute
+                               : !is_message(op)                ? kCollective
+                               : op.receives                    ? kReceive
+                                                                : kSend);
     add_dependencies(node, index);
-    node.number(kDuration, static_cast<std::uint64_t>((op.alone.value + 500) / 1000));
-    node.message(kAttribute, attribute("is_cpu_op", kBool, 0));
+    node.number(chakra::kDuration, static_cast<std::uint64_t>((op.alone.value + 500) / 1000));
+    node.message(chakra::kAttribute, attribute("is_cpu_op", chakra::kBool, 0));
     if (op.activity == Activity::transfer) add_transfer(node, op);
     return node;
   }
@@ -91,28 +94,31 @@ class ChakraWriter {
       const Dependency& dependency = timeline_.dependencies[i];
       const TimelineOperation& before = timeline_.operations[static_cast<std::size_t>(dependency.operation)];
       if (dependency.distance != 0 || before.rank != timeline_.operations[index].rank) continue;
-      node.number(dependency.order || dependency.memory ? kControlDependencies : kDataDependencies,
+      // Simulators wait for data dependencies alone, and memory must be free whatever the order.
+      const bool order_alone = dependency.order && !dependency.memory;
+      node.number(order_alone ? chakra::kControlDependencies : chakra::kDataDependencies,
                   static_cast<std::uint64_t>(dependency.operation) + 1);
     }
   }
 
   void add_transfer(ProtoMessage& node, const TimelineOperation& op) const {
-    node.message(kAttribute, attribute("comm_size", kInt64, static_cast<std::uint64_t>(op.bytes.value)));
+    node.message(chakra::kAttribute,
+                 attribute("comm_size", chakra::kInt64, static_cast<std::uint64_t>(op.bytes.value)));
     if (op.group >= 0) {
       ProtoMessage group;
-      group.bytes(kAttributeName, "pg_name");
-      group.bytes(kString, name(op.group));
-      node.message(kAttribute, group);
+      group.bytes(chakra::kAttributeName, "pg_name");
+      group.bytes(chakra::kString, group_name(op));
+      node.message(chakra::kAttribute, group);
     }
     if (!is_message(op)) {
       const std::uint64_t kind = op.collective < 0 ? 0 : collective_number(name(op.collective));
-      node.message(kAttribute, attribute("comm_type", kInt64, kind));
+      node.message(chakra::kAttribute, attribute("comm_type", chakra::kInt64, kind));
       return;
     }
     const std::uint64_t own = rank_number(op.rank), other = rank_number(peer(op));
-    node.message(kAttribute, attribute("comm_src", kInt64, op.receives ? other : own));
-    node.message(kAttribute, attribute("comm_dst", kInt64, op.receives ? own : other));
-    node.message(kAttribute, attribute("comm_tag", kInt64, static_cast<std::uint64_t>(op.transfer)));
+    node.message(chakra::kAttribute, attribute("comm_src", chakra::kInt32, op.receives ? other : own));
+    node.message(chakra::kAttribute, attribute("comm_dst", chakra::kInt32, op.receives ? own : other));
+    node.message(chakra::kAttribute, attribute("comm_tag", chakra::kInt32, static_cast<std::uint64_t>(op.transfer)));
   }
 
   std::uint64_t rank_number(std::int32_t rank) const {
@@ -131,6 +137,34 @@ class ChakraWriter {
   std::map<std::int32_t, std::vector<std::int32_t>> ends_;  // ranks by the number of a transfer
 };
 
+// The members of every group that the traces name, as ASTRA-sim's communicator groups have them. Groups of more ranks
+// than plans list are missing, and those whose other files stand for ranks of other groups.
+std::string groups_json(const Plan& plan, const Timeline& timeline, const ChakraWriter& writer) {
+  std::map<std::pair<std::int32_t, std::string>, const ClassGroup*> groups;  // by class and the timeline's name
+  for (const Operation& op : plan.graph.operations) {
+    if (!op.communication || op.communication->scope == Scope::self) continue;
+    const Communication& c = *op.communication;
+    const ClassGroup& group = plan.graph.classes[op.rank_class].group(c.group);
+    if (c.scope != Scope::whole && group.levels.empty()) continue;
+    const std::string scope = c.scope == Scope::whole ? "" : fmt::format(" {}", name_of(c.scope));
+    groups[{op.rank_class.value, fmt::format("{}{}", name_of(c.group), scope)}] = &group.scoped(c.scope);
+  }
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const TimelineOperation& op : timeline.operations) {
+    if (op.activity != Activity::transfer || op.group < 0) continue;
+    const std::string name = writer.group_name(op);
+    const auto found = groups.find({writer.lowest_member(op), timeline.names[static_cast<std::size_t>(op.group)]});
+    if (json.contains(name) || found == groups.end()) continue;
+    const std::vector<Rank>& ranks = found->second->ranks;
+    const bool has_files = std::all_of(found->second->members.begin(), found->second->members.end(), [&](ClassId c) {
+      return std::find(ranks.begin(), ranks.end(), plan.graph.classes[c].representative) != ranks.end();
+    });
+    if (!has_files) continue;
+    for (const Rank rank : ranks) json[name].push_back(rank.value);
+  }
+  return json_text(json, 2) + "\n";
+}
+
 }  // namespace
 
 void write_chakra_traces(ExportSheet& sheet) {
@@ -143,6 +177,7 @@ void write_chakra_traces(ExportSheet& sheet) {
                writer.write(static_cast<std::int32_t>(rank)));
     alone &= timeline.ranks[rank].ranks == 1;
   }
+  sheet.file("comm_groups.json", groups_json(sheet.plan(), timeline, writer));
   if (!alone) sheet.warn("ranks that do the same share a file, which has the number of the lowest of them");
   sheet.carries({Feature::operation_order, Feature::waits, Feature::transfer_parts, Feature::transfer_legs,
                  Feature::tensor_parallel_parts, Feature::expert_parts, Feature::woven_passes,

@@ -230,6 +230,19 @@ TEST(ExportFormat, TransformerEngineKnowsEveryProductAndMethod) {
   EXPECT_NE(refusal(kCases[1], export_format("te-userbuffers")).find("--tp-comm-overlap"), std::string::npos);
 }
 
+TEST(ExportFormat, SaysWhereCollectivesWithoutThreadBlocksFallBack) {
+  for (const std::int32_t blocks : {0, 4}) {
+    Plan plan = test::plan_of(kCases[0]);
+    plan.thread_blocks = blocks;
+    const WholePlan whole(std::move(plan));
+    const Exported exported = export_plan(whole, default_profile(), export_format("megatron-nccl"));
+    const bool says = std::any_of(exported.warnings.begin(), exported.warnings.end(), [](const std::string& warning) {
+      return warning.find("zero-CTA collectives (NCCL_CTA_POLICY) fall back to CTAs") != std::string::npos;
+    });
+    EXPECT_EQ(says, blocks > 0);
+  }
+}
+
 // MSCCL's own rules are those of our reader (docs/msccl-xml.md), and the verifier proves what is read.
 TEST(ExportFormat, MscclFilesAreReadAndProven) {
   if (!can_read_msccl_xml()) GTEST_SKIP() << "built without pugixml";

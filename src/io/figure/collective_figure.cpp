@@ -73,7 +73,8 @@ void draw_bandwidth_axes(FigureSheet& sheet, const BandwidthScale& scale, const 
   }
   double free_from = 0;
   for (const auto& [size, known] : sizes) {
-    const double x = scale.place({size, 0}).x, half = text_width(bytes_words(size), 10) / 2;
+    const double half = text_width(bytes_words(size), 10) / 2;
+    const double x = std::min(scale.place({size, 0}).x, kBandwidthLeft + kBandwidthWidth - half);
     if (x - half < free_from) continue;
     sheet.text({x, bottom + 16}, bytes_words(size), {TextAnchor::middle, figure_colour::kMuted, 10});
     free_from = x + half + 8;

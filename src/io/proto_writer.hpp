@@ -19,6 +19,8 @@ class ProtoMessage {
     bytes_.append(value);
   }
   void message(std::uint32_t field, const ProtoMessage& value) { bytes(field, value.bytes_); }
+  // Fields that are encoded already.
+  void append_fields(std::string_view fields) { bytes_.append(fields); }
   const std::string& text() const { return bytes_; }
   // With its length before it, as streams of messages have it.
   std::string delimited() const {
