@@ -108,6 +108,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   }
   if (issue.queue != kComputeQueue) line["queue"] = issue.queue.value;
   if (issue.blocking) line["blocking"] = true;
+  if (issue.late) line["late"] = true;
   return line;
 }
 
