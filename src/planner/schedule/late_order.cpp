@@ -157,7 +157,9 @@ class LateOrder {
       if (is_kept(i) && !is_followed[i]) problem_.edges.push_back({i, border, 0});
       if (!may_be_late_here(i)) continue;
       const Operation& op = plan_.graph.op(operations_[i]);
-      if (op.per_micro_batch && op.layer >= plan_.model.layers - late_layers) problem_.edges.push_back({border, i, 0});
+      if (!op.per_micro_batch || op.layer < plan_.model.layers - late_layers) continue;
+      problem_.edges.push_back({border, i, 0});
+      plan_.issues[operations_[i]].late = true;
     }
     problem_.operations.push_back({});
     operations_.push_back(OpId{});
@@ -186,7 +188,7 @@ class LateOrder {
     const auto first = std::find_if(sequence.begin(), sequence.end(), is_of_forward);
     for (auto it = first; it != sequence.end(); ++it) plan_.issues[*it].late = !is_of_forward(*it);
     make_consistent();
-    // What only became late with others goes to the head of the pass.
+    // What is late although it stands before forward goes to the head of the pass.
     const auto rest = std::stable_partition(sequence.begin(), first, [&](OpId id) { return !plan_.issues[id].late; });
     std::rotate(sequence.begin(), rest, sequence.end());
     issue(sequence);
