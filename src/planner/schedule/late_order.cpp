@@ -194,11 +194,22 @@ class LateOrder {
     issue(sequence);
   }
 
-  // Writers of one value are late together, and so is whoever reads a late value of its own step.
+  // Writers of one value are late together, legs of one transfer too, which work in place, and whoever reads a late
+  // value of its own step.
   void make_consistent() {
+    std::map<OpId, std::vector<OpId>> legs;  // by operation of the model
+    for (const OpId id : plan_.graph.operations.ids()) {
+      const Operation& op = plan_.graph.op(id);
+      if (op.rule == Substitution::none) continue;
+      for (const Origin& origin : op.origins) legs[origin.operation].push_back(id);
+    }
     for (bool changed = true; changed;) {
       changed = false;
       const auto make_late = [&](OpId id) { changed = !std::exchange(plan_.issues[id].late, true) || changed; };
+      for (const auto& [origin, ids] : legs) {
+        if (std::none_of(ids.begin(), ids.end(), [&](OpId id) { return plan_.issues[id].late; })) continue;
+        for (const OpId id : ids) make_late(id);
+      }
       for (const ValueId value : plan_.graph.values.ids()) {
         const auto writers = writers_[value.index()];
         if (std::none_of(writers.begin(), writers.end(), [&](OpId id) { return plan_.issues[id].late; })) continue;
