@@ -31,6 +31,8 @@ RankRun::RankRun(const RankView& view, Communicator& communicator, Kernels& kern
     RunOperation& op = operations_[i];
     op.operation = of.operation;
     op.micro_batch = of.micro_batch;
+    op.late = view.plan().issues[of.operation].late;
+    has_late_ = has_late_ || op.late;
     op.waits = waits_of(i);
     RunQueue& target = queue_kind(of) == QueueKind::compute ? compute_
                        : queue_kind(of) == QueueKind::extra ? extra_
@@ -105,20 +107,27 @@ void RankRun::run_stretch(const OnStep& on_step) {
     if (startable(compute_) != nullptr) {
       const std::int64_t step = compute_.step;
       compute_one(compute_, lock);
-      if (compute_.step != step && step + 2 < now_.steps) now_.spans.clear(step + 2);  // none of it can have begun
-      if (compute_.step != step && on_step) {
-        lock.unlock();
-        on_step(now_.first + step);
-        lock.lock();
-      }
+      if (compute_.step != step) pass_ended(step, on_step, lock);
     } else if (startable(extra_) != nullptr) {
       compute_one(extra_, lock);
     } else {
-      const auto all_done = [&](const RunOperation& op) { return op.done == now_.steps; };
+      const auto all_done = [&](const RunOperation& op) { return op.done == passes(); };
       if (std::all_of(operations_.begin(), operations_.end(), all_done)) break;
       wait_for_change(lock);
     }
   }
+}
+
+// A step with late operations ends in the pass after its own; that shows at the last step alone, behind which nothing
+// of the training may be under way.
+void RankRun::pass_ended(std::int64_t pass, const OnStep& on_step, std::unique_lock<std::mutex>& lock) {
+  if (pass + 2 < now_.steps) now_.spans.clear(pass + 2);  // none of it can have begun
+  const std::int64_t last = now_.steps - 1;
+  if (!on_step || (has_late_ && pass == last)) return;
+  const std::int64_t step = std::min(pass, last);
+  lock.unlock();
+  on_step(now_.first + step);
+  lock.lock();
 }
 
 void RankRun::end_after(std::int64_t last) {
@@ -173,9 +182,10 @@ bool RankRun::start_transfers_once() {
   bool ended = false;
   for (RunQueue& queue : transfers_) {
     for (RunOperation* op = startable(queue); op != nullptr; op = startable(queue)) {
-      if (does_nothing(*op)) {
+      if (does_nothing(*op, queue.step)) {
+        const std::int64_t now = validating_ ? 0 : nanos(Clock::now());
         pop(queue);
-        end(*op, {});
+        end(*op, {now, now, now});
         ended = true;
         continue;
       }
@@ -215,9 +225,9 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   computing_ = &op;
   span.start = nanos(Clock::now());
   try {
-    if (!does_nothing(op)) op.compute.run(kernels_, number_of(step));
+    if (!does_nothing(op, step)) op.compute.run(kernels_, number_of(step_of(op, step)));
   } catch (const RunFailed& failure) {
-    const std::string words = fmt::format("rank {}, {}, {}: {}", view_.rank().value, step_in_words(step),
+    const std::string words = fmt::format("rank {}, {}, {}: {}", view_.rank().value, step_in_words(step_of(op, step)),
                                           describe(view_.plan().graph.op(op.operation)), failure.what());
     communicator_.fail(words);
     throw RunFailed(words);
@@ -227,7 +237,7 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   lock.lock();
   end(op, span);
   pop(queue);
-  if (!over(compute_)) at_step_ = compute_.step;
+  if (!over(compute_)) at_step_ = std::min(compute_.step, now_.steps - 1);
   start_transfers();
 }
 

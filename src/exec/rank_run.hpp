@@ -37,22 +37,33 @@ class RankRun final : public PlanRun {
     // Of a transfer:
     BoundTransfer places;
     Communicator::Prepared* prepared = nullptr;
+    bool late = false;                         // Issue::late
     std::size_t running = 0;                   // index into running_
     bool validates = false;                    // it is of the forward part, ...
     std::vector<Dependency> validation_waits;  // ... and waits for these too where that alone runs
 
-    std::int64_t done = 0;  // steps that it has ended
+    std::int64_t done = 0;  // passes that it has ended
     std::int64_t ended_at = 0;
   };
   struct RunQueue {
     std::vector<std::int32_t> operations;
     std::size_t next = 0;
-    std::int64_t step = 0;
+    std::int64_t step = 0;  // pass over the plan's order: a step, but for late operations
   };
 
   void run_stretch(const OnStep& on_step) override;
   void set_forward_part(std::size_t index, bool validates, std::vector<Dependency> waits) override;
-  bool does_nothing(const RunOperation& op) const { return validating_ && !op.validates; }
+  // Steps that follow each other make one pass more than there are where some operations are late (plan/late.hpp).
+  std::int64_t passes() const { return now_.steps + (has_late_ && !validating_ ? 1 : 0); }
+  bool does_nothing(const RunOperation& op, std::int64_t pass) const {
+    if (validating_) return !op.validates;
+    return pass == (op.late ? 0 : now_.steps);
+  }
+  // The step of the training that an operation is of in a pass.
+  std::int64_t step_of(const RunOperation& op, std::int64_t pass) const {
+    return op.late && !validating_ ? pass - 1 : pass;
+  }
+  void pass_ended(std::int64_t pass, const OnStep& on_step, std::unique_lock<std::mutex>& lock);
   void bind(const ComputeBinder& compute);
   void prepare(const TransferBinder& transfers);
   bool is_ready(const RunOperation& op, std::int64_t step) const;
@@ -60,7 +71,7 @@ class RankRun final : public PlanRun {
   // The first operation of a queue if it can start now.
   RunOperation* startable(const RunQueue& queue);
   static void pop(RunQueue& queue);
-  bool over(const RunQueue& queue) const { return queue.operations.empty() || queue.step == now_.steps; }
+  bool over(const RunQueue& queue) const { return queue.operations.empty() || queue.step == passes(); }
   void start_transfers();
   bool start_transfers_once();
   void transfer_ended(std::size_t prepared, Clock::time_point began, Clock::time_point ended);
@@ -69,12 +80,15 @@ class RankRun final : public PlanRun {
   void end(RunOperation& op, const RankSpan& span);
   RankPlace place() const;
   RankSpan& span_of(const RunOperation& op) {
+    if (op.done >= now_.steps) return unmeasured_;
     return now_.spans.at(op.done, static_cast<std::size_t>(&op - operations_.data()));
   }
 
   Communicator& communicator_;
   Kernels& kernels_;
   std::vector<RunOperation> operations_;
+  bool has_late_ = false;
+  RankSpan unmeasured_;  // of the pass behind the last step
   RunQueue compute_, extra_;
   IdVector<QueueId, RunQueue> transfers_;
 

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "exec/rank_exchange.hpp"
+#include "plan/late.hpp"
 
 namespace weft {
 namespace {
@@ -33,6 +34,9 @@ StreamRun::StreamRun(const RankView& view, Communicator& communicator, Accelerat
       device_(device),
       collectives_(collectives),
       options_(std::move(options)) {
+  if (has_late(view.plan())) {
+    fail("the plan has late operations, which only ranks on processors run; plans made for GPUs have none");
+  }
   const ClassPlan& plan = view.plan().classes[view.rank_class()];
   for (const Queue& queue : plan.queues) {
     const bool communicates = queue.kind == QueueKind::communication;

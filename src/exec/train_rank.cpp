@@ -5,6 +5,7 @@
 #include "exec/host_cost_exchange.hpp"
 #include "exec/rank_exchange.hpp"
 #include "kernels/experts.hpp"
+#include "plan/late.hpp"
 
 namespace weft {
 namespace {
@@ -175,7 +176,13 @@ class Stretches {
  public:
   Stretches(const TrainJob& job, Communicator& communicator, PlanRun& run, RankTraining& training,
             const OnValidation& on_validation, TrainResult& result)
-      : job_(job), run_(run), training_(training), on_validation_(on_validation), result_(result), sum_(communicator) {}
+      : job_(job),
+        run_(run),
+        training_(training),
+        on_validation_(on_validation),
+        result_(result),
+        sum_(communicator),
+        has_late_(has_late(job.whole.plan())) {}
 
   void run(StepEnds& ends) {
     const auto on_step = [&](std::int64_t step) { ends.ended(step, training_.loss_sums[step]); };
@@ -184,9 +191,9 @@ class Stretches {
     while (at <= ends.last()) {
       run_.run(at, std::min(ends.last() + 1, next_due(at)), on_step);
       at = run_.end();
-      if (job_.validation == nullptr) continue;
-      ends.pause();
       const bool over = at > ends.last();
+      if (over && job_.validation == nullptr) continue;
+      ends.pause();
       if (over ? !result_.stopped : is_due(at)) validate(at);
     }
   }
@@ -194,9 +201,13 @@ class Stretches {
  private:
   bool is_due(std::int64_t steps) const { return job_.validation != nullptr && steps % job_.validation->every == 0; }
 
+  // What late operations leave of a step must be done before the step is saved, so a stretch ends there too.
   std::int64_t next_due(std::int64_t after) const {
-    if (job_.validation == nullptr) return job_.settings.steps;
-    return (after / job_.validation->every + 1) * job_.validation->every;
+    const auto next = [&](std::int64_t every) { return (after / every + 1) * every; };
+    std::int64_t due = job_.settings.steps;
+    if (job_.validation != nullptr) due = next(job_.validation->every);
+    const bool saves = job_.checkpoint != nullptr && job_.checkpoint->every > 0;
+    return saves && has_late_ ? std::min(due, next(job_.checkpoint->every)) : due;
   }
 
   void validate(std::int64_t steps) {
@@ -215,6 +226,7 @@ class Stretches {
   const OnValidation& on_validation_;
   TrainResult& result_;
   SharedSum sum_;
+  const bool has_late_;
 };
 
 void require_trainable_experts(const Transformer& model, const Layout& layout) {

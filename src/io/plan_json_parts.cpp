@@ -127,10 +127,9 @@ Placement ValueReader::placement(const JsonObject& object, const Value& value) c
 OperationReader::OperationReader(const PlanCounts& counts, std::vector<ProgramRef> programs)
     : counts_(counts),
       programs_(std::move(programs)),
-      keys_{"id",        "name",  "class",       "chunk",  "layer", "phase",           "role",
-            "subject",   "part",  "turn",        "rule",   "leg",   "per_micro_batch", "kind",
-            "key_phase", "dtype", "causal_half", "dims",   "reads", "writes",          "communication",
-            "origins",   "queue", "blocking",    "product"},
+      keys_{"id",    "name",   "class",         "chunk",           "layer", "phase",     "role",  "subject",     "part",
+            "turn",  "rule",   "leg",           "per_micro_batch", "kind",  "key_phase", "dtype", "causal_half", "dims",
+            "reads", "writes", "communication", "origins",         "queue", "blocking",  "late",  "product"},
       communication_keys_{"collective", "algorithm", "parts",    "inner", "group",  "scope",
                           "wire",       "bytes",     "transfer", "sends", "program"},
       phases_(names_up_to(Phase::optimizer)),
@@ -261,7 +260,8 @@ std::vector<Origin> OperationReader::read_origins(const JsonObject& object) cons
 
 Issue OperationReader::issue(const JsonObject& object, std::size_t queues) const {
   return {.queue = {small_integer_or(object, "queue", 0, 0, static_cast<std::int64_t>(queues) - 1)},
-          .blocking = object.boolean_or("blocking", false)};
+          .blocking = object.boolean_or("blocking", false),
+          .late = object.boolean_or("late", false)};
 }
 
 }  // namespace weft

@@ -90,6 +90,20 @@ TEST(PlanFile, HoldsWaitsWhereThereAreAny) {
   expect_same(read_plan_json(text, "plan.json"), plan);
 }
 
+TEST(PlanFile, SaysWhichOperationsAreLate) {
+  Plan plan = plan_of({"", "gpt2", 2, "local:2", {}, 1});
+  EXPECT_EQ(text_of(plan).find("\"late\""), std::string::npos);
+  for (const OpId id : plan.issues.ids()) plan.issues[id].late = id.value % 3 == 0;
+  const Plan again = read_plan_json(text_of(plan), "plan.json");
+  expect_same(again, plan);
+  // Every third operation cannot be: the verifier names one that must not.
+  const CheckedPlan checked = check_plan(again);
+  ASSERT_TRUE(checked.violation);
+  EXPECT_NE(checked.violation->message.find("only weight gradients and what a step does once may be"),
+            std::string::npos)
+      << checked.violation->message;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Plans, PlanFile,
     testing::Values(

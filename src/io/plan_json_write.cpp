@@ -125,6 +125,7 @@ ordered_json operation_line(const Plan& plan, const std::vector<ProgramRef>& pro
   }
   if (issue.queue != kComputeQueue) line["queue"] = issue.queue.value;
   if (issue.blocking) line["blocking"] = true;
+  if (issue.late) line["late"] = true;
   return line;
 }
 

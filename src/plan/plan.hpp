@@ -60,7 +60,7 @@ struct Frame {
 struct ClassPlan {
   IdVector<QueueId, Queue> queues;
   IdVector<BlockId, IssueBlock> blocks;
-  std::vector<IssueSlot> order;  // issue order of one iteration; a queue's order is its share of it
+  std::vector<IssueSlot> order;  // issue order of one pass; a queue's order is its share of it
   std::vector<Frame> frames;
   Bytes memory;  // what the placements need
   friend bool operator==(const ClassPlan&, const ClassPlan&) = default;
@@ -86,6 +86,8 @@ struct Issue {
   // A transfer that computation waits for: it starts after all compute issued before it, and compute issued after it
   // starts when it has ended.
   bool blocking = false;
+  // It is of the iteration before: pass i over the order carries it out for iteration i - 1 (plan/late.hpp).
+  bool late = false;
   friend bool operator==(const Issue&, const Issue&) = default;
 };
 

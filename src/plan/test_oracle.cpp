@@ -72,9 +72,12 @@ class Execution {
   void write_tasks() {
     std::map<std::tuple<std::size_t, std::int32_t, int>, int> times;
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
-      for (int iteration = 0; iteration < kIterations; ++iteration) {
+      // A late operation runs a pass after its iteration's others, so a pass more ends the last iteration.
+      for (int pass = 0; pass <= kIterations; ++pass) {
         for (const IssueSlot& slot : plan_.classes[c].order) {
           for (const OpId id : operations_of(plan_.classes[c], slot)) {
+            const int iteration = plan_.issues[id].late ? pass - 1 : pass;
+            if (iteration < 0 || iteration == kIterations) continue;
             if (++times[{id.index(), slot.micro_batch.value, iteration}] > 1) throw Damage{"an operation runs twice"};
             task_of_[{id.index(), slot.micro_batch.value, iteration}] = tasks_.size();
             tasks_.push_back(

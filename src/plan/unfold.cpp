@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "graph/op_lists.hpp"
 #include "graph/operation_part.hpp"
+#include "plan/late.hpp"
 #include "plan/waits.hpp"
 
 namespace weft {
@@ -98,16 +99,18 @@ class Unfolded::DataSources {
     std::int8_t distance = 0;
   };
 
-  explicit DataSources(const StepGraph& graph) {
+  explicit DataSources(const Plan& plan) {
+    const StepGraph& graph = plan.graph;
     const OpLists writers = writers_by_value(graph);
     begin_.reserve(graph.operations.size() + 1);
     begin_.push_back(0);
-    for (const Operation& op : graph.operations) {
+    for (const OpId id : graph.operations.ids()) {
+      const Operation& op = graph.op(id);
       for (const Read& read : op.reads) {
         const Slice slice = read_slice_of(graph, op, read.value);
         for (const OpId writer : writers[read.value.index()]) {
           if (!overlap(slice, slice_of(graph, graph.op(writer), read.value))) continue;
-          sources_.push_back({writer, static_cast<std::int8_t>(read.distance)});
+          sources_.push_back({writer, static_cast<std::int8_t>(passes_between(plan, writer, id, read.distance))});
         }
       }
       begin_.push_back(sources_.size());
@@ -126,6 +129,7 @@ class Unfolded::DataSources {
 Unfolded::Unfolded(const Plan& plan) {
   check_names(plan);
   check_waits(plan);
+  check_late(plan);
   lay_out(plan);
   join(plan);
   connect(plan);
@@ -213,7 +217,7 @@ void Unfolded::join(const Plan& plan) {
 
 void Unfolded::connect(const Plan& plan) {
   const IdRange<MicroBatch> micro_batches(plan.graph.micro_batches);
-  const DataSources sources(plan.graph);
+  const DataSources sources(plan);
   const IdVector<ValueId, std::vector<OpId>> readers = readers_of_waiting_values(plan);
   WaitsInIssueOrder waits(plan, instances_);
 
@@ -282,7 +286,8 @@ void Unfolded::reserve_edges(const Plan& plan, const DataSources& sources) {
   edge_begin_.reserve(instances_.size() + 1);
 }
 
-// The copy that this instance writes was used `copies` micro-batches ago, or last in the previous iteration.
+// The copy that this instance writes was used `copies` micro-batches ago, or last in the previous iteration, whose late
+// readers are of this pass.
 void Unfolded::wait_for_memory(const Plan& plan, const Instance& writer,
                                const IdVector<ValueId, std::vector<OpId>>& readers) {
   if (readers.empty() || writer.micro_batch == kOncePerStep) return;
@@ -295,7 +300,8 @@ void Unfolded::wait_for_memory(const Plan& plan, const Instance& writer,
     for (const OpId reader : readers[write.value]) {
       const InstanceId from = instance_of(reader, used);
       const bool in_chain = instances_[from].chain_position >= 0 && writer.chain_position >= 0;
-      if (!in_chain) edges_.push_back({from, static_cast<std::int8_t>(earlier ? 0 : 1), EdgeKind::reuse});
+      const std::int32_t passes = passes_between(plan, reader, writer.operation, earlier ? 0 : 1);
+      if (!in_chain) edges_.push_back({from, static_cast<std::int8_t>(passes), EdgeKind::reuse});
     }
   }
 }

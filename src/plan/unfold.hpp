@@ -12,7 +12,8 @@ namespace weft {
 
 enum class EdgeKind : std::uint8_t { data, queue, blocking, reuse, wait };
 
-// An instance waits for `from` of the same iteration (distance 0) or of the previous one (distance 1).
+// An instance waits for `from` of the same pass over the order (distance 0) or of the previous one (distance 1). A pass
+// is an iteration, but for late operations (plan/late.hpp).
 struct Edge {
   InstanceId from;
   std::int8_t distance = 0;

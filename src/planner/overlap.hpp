@@ -40,6 +40,10 @@ struct WeaveChoice {
   // The forward of a micro-batch and the backward of an earlier one run side by side, each behind the other's traffic;
   // more micro-batches are then under way. ZeRO 0 and 1, several micro-batches and not GPipe.
   bool pairs = false;
+  // Weight gradients, reductions and updates may run under the next forward (schedule/late_order.hpp), and those of so
+  // many of the last layers do; -1: none does. Where the plan does not allow that, it is woven as usual.
+  std::int32_t late_layers = -1;
+  bool is_late() const { return late_layers >= 0; }
   bool free_weight_grads = false;  // schedule/weave.hpp
   bool pairs_in_order = false;     // forward and backward each in the order of the model; only their turns are chosen
   std::int64_t visits = 0;         // what the search for that order may cost beyond the first good one

@@ -3,6 +3,7 @@
 #include "plan/memory/place.hpp"
 #include "planner/schedule/blocks.hpp"
 #include "planner/schedule/early_encoding.hpp"
+#include "planner/schedule/late_order.hpp"
 #include "planner/schedule/overlap_linear.hpp"
 #include "planner/schedule/overlap_receives.hpp"
 #include "planner/schedule/overlap_zero.hpp"
@@ -44,7 +45,9 @@ void weave(PlanDraft& draft) {
                              .pairs_in_order = overlap.weave.pairs_in_order,
                              .free_weight_grads = overlap.weave.free_weight_grads,
                              .visits = overlap.weave.visits};
-  if (overlap.weave.pairs) {
+  if (overlap.weave.is_late() && may_order_late(draft.plan)) {
+    order_with_late(draft.plan, *draft.cost, {overlap.weave.late_layers, overlap.weave.visits});
+  } else if (overlap.weave.pairs) {
     weave_pairs(draft.plan, *draft.cost, draft.pipeline, options);
   } else {
     weave_blocks(draft.plan, *draft.cost, options);
@@ -129,7 +132,7 @@ constexpr Pass kPasses[] = {
     {.name = "reductions between all-to-alls",
      .needs = kBlocks | kBlocking | kPrograms,
      .precedes = kMemory,
-     .applies = [](const Overlap& o) { return o.order.reduce_in_gaps && !is_by_layers(o); },
+     .applies = [](const Overlap& o) { return o.order.reduce_in_gaps && !is_by_layers(o) && !o.weave.is_late(); },
      .run = [](PlanDraft& d) { reduce_in_gaps(d.plan, *d.cost); }},
     {.name = "several queues",
      .needs = kBlocks | kBlocking | kPositions,

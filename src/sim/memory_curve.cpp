@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/late.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/unfold.hpp"
 #include "timeline/folded_spans.hpp"
@@ -18,7 +19,9 @@ class Curves {
         change_(plan.classes.size()),
         base_(plan.classes.size(), 0),
         window_(expanded(timeline, timeline.steady_first, timeline.steady_first + timeline.periods).spans),
-        instances_(unfolded_.instances().size()) {}
+        instances_(unfolded_.instances().size()),
+        period_{static_cast<std::int64_t>(timeline.period_ns)},
+        window_begin_(timeline.steady_begin) {}
 
   std::vector<std::vector<MemorySample>> find() {
     const std::vector<ValueId> storage = find_storage(plan_);
@@ -52,7 +55,22 @@ class Curves {
           begin = std::min(begin, span(writer).start);
           end = std::max(end, span(writer).end);
         }
-        for (const OpId reader : lifetime.readers) end = std::max(end, span(reader).end);
+        // Late readers run in the next pass, which lies a period behind this one.
+        const auto passes = [&](OpId reader) { return passes_between(plan_, lifetime.writers.front(), reader, 0); };
+        Nanos held_over{-1};
+        for (const OpId reader : lifetime.readers) {
+          const Nanos ended = span(reader).end;
+          if (lifetime.carried && passes(reader) > 0) {
+            held_over = std::max(held_over, ended);
+            end = std::max(end, ended + period_);
+          } else {
+            end = std::max(end, ended);
+          }
+        }
+        if (first == 0 && held_over > window_begin_) {
+          change.emplace_back(window_begin_.value, bytes);
+          change.emplace_back(held_over.value, -bytes);
+        }
         change.emplace_back(begin.value, bytes);
         change.emplace_back(end.value, -bytes);
       }
@@ -79,6 +97,7 @@ class Curves {
   std::vector<std::int64_t> base_;                                          // by class: what persists
   std::vector<Span> window_;                                                // complete iterations, each by operation
   std::size_t instances_;                                                   // operations of an iteration
+  Nanos period_, window_begin_;
 };
 
 }  // namespace

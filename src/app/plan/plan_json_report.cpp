@@ -7,6 +7,7 @@
 #include "graph/transfer_program.hpp"
 #include "io/layout_json.hpp"
 #include "model/counts.hpp"
+#include "plan/late.hpp"
 
 namespace weft {
 namespace {
@@ -89,6 +90,12 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
     json["layer_order"] = {{"layers", p.layer_order.layers},
                            {"micro_batches", p.layer_order.micro_batches},
                            {"abreast", p.layer_order.abreast}};
+  }
+  if (const LateSummary late = summarize_late(p.whole->plan()); late.operations > 0) {
+    json["late"] = {{"operations", late.operations},
+                    {"weight_gradients", late.weight_grads},
+                    {"of_weight_gradients", late.all_weight_grads},
+                    {"held_bytes", late.held.value}};
   }
   json["memory_peak_bytes"] = p.memory_peak.value;
   json["fits"] = p.fits;

@@ -9,6 +9,7 @@
 
 #include "base/table.hpp"
 #include "base/text.hpp"
+#include "plan/late.hpp"
 
 namespace weft {
 namespace {
@@ -218,6 +219,15 @@ std::string layer_order_line(const PolicyStudy& study) {
                      order.abreast > 1 ? fmt::format(", {} of them abreast", order.abreast) : "");
 }
 
+std::string late_line(const PolicyStudy& study) {
+  const LateSummary late = summarize_late(study.whole->plan());
+  if (late.operations == 0) return "";
+  return fmt::format(
+      "Late under {}: {} of {} weight gradients run under the next forward, with what follows them; {} stay in memory "
+      "for them\n",
+      study.policy, late.weight_grads, late.all_weight_grads, format_bytes(late.held));
+}
+
 std::string pipeline_line(const PolicyStudy& study) {
   const PipelineChoice& choice = study.pipeline;
   if (choice.named) return fmt::format("Pipeline of {}: {}\n", study.policy, name_of(*choice.named));
@@ -234,7 +244,7 @@ std::string plan_text_report(const PlanStudy& study, std::size_t columns) {
   if (study.bound_in_turn_s > study.bound_s) {
     text += fmt::format("  {} where a micro-batch ends before the next begins\n", time(study.bound_in_turn_s));
   }
-  text += layer_order_line(best) + pipeline_line(best) + critical_line(best);
+  text += layer_order_line(best) + late_line(best) + pipeline_line(best) + critical_line(best);
   text += throughput_lines(best);
   text += memory_table(best, columns) + memory_notes(study, best);
   if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);

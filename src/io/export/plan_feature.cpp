@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/late.hpp"
 #include "plan/woven_passes.hpp"
 
 namespace weft {
@@ -157,7 +158,8 @@ class FeatureList {
     static const std::set<std::string> kAsFrameworks{"serial",        "ddp",           "fsdp",
                                                      "megatron-dist", "megatron-grad", "megatron-param"};
     add_if(!kAsFrameworks.contains(plan_.policy), Feature::operation_order,
-           fmt::format("the order of operations that policy {} chose", plan_.policy));
+           fmt::format("the order of operations that policy {} chose{}", plan_.policy,
+                       has_late(plan_) ? ", some of them under the next forward" : ""));
   }
 
   const Plan& plan_;
@@ -192,8 +194,9 @@ TransferFacts transfer_facts(const Plan& plan) {
     facts.expert_parts |= of_experts && is_part(op);
     facts.experts_beside_compute |= of_experts && beside;
   }
-  facts.woven =
-      std::any_of(plan.classes.begin(), plan.classes.end(), [](const ClassPlan& c) { return has_woven_passes(c); });
+  // Sections of a single micro-batch are one order of forward, backward and update, with late operations in it.
+  facts.woven = plan.graph.micro_batches > 1 && std::any_of(plan.classes.begin(), plan.classes.end(),
+                                                            [](const ClassPlan& c) { return has_woven_passes(c); });
   facts.prefetch = prefetch_of(plan);
   return facts;
 }

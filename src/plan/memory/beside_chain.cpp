@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/operation_part.hpp"
+#include "plan/late.hpp"
 
 namespace weft {
 
@@ -32,6 +33,10 @@ bool BesideChain::runs_beside(OpId id) const {
   const Issue& issue = plan_.issues[id];
   const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class];
   return c.queues[issue.queue].kind != QueueKind::compute && !issue.blocking;
+}
+
+bool BesideChain::same_pass(OpId writer, OpId reader) const {
+  return same_block(writer, reader) && !is_carried(plan_, writer, reader);
 }
 
 std::int32_t BesideChain::length_of_block(OpId id) const {
@@ -66,7 +71,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
     for (const Read& read : op.reads) {
       const Slice slice = read_slice_of(graph, op, read.value);
       for (const OpId writer : writers[read.value.index()]) {
-        const bool same = read.distance == 0 && same_block(writer, id) && graph.value(read.value).per_micro_batch;
+        const bool same = read.distance == 0 && same_pass(writer, id) && graph.value(read.value).per_micro_batch;
         if (same && overlap(slice, slice_of(graph, graph.op(writer), read.value))) wait_for(writer);
       }
     }
@@ -87,8 +92,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
       if (!graph.value(write.value).per_micro_batch) continue;
       const Slice slice = slice_of(graph, op, write.value);
       for (const OpId reader : readers[write.value.index()]) {
-        if (same_block(reader, id) && overlap(slice, read_slice_of(graph, graph.op(reader), write.value)))
-          waits(reader);
+        if (same_pass(id, reader) && overlap(slice, read_slice_of(graph, graph.op(reader), write.value))) waits(reader);
       }
     }
     OpId& next = in_queue[plan_.issues[id].queue];

@@ -35,6 +35,7 @@ class BesideChain {
   void look_at(const ClassPlan& c, const IssueBlock& block, const OpLists& writers, const OpLists& readers);
   void note(const Wait& wait);
   bool same_block(OpId a, OpId b) const { return spot(a).block == spot(b).block && spot(a).block.valid(); }
+  bool same_pass(OpId writer, OpId reader) const;  // of the same block, as no late reader is
 
   const Plan& plan_;
   IdVector<OpId, Spot> spots_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/late.hpp"
 #include "plan/memory/beside_chain.hpp"
 
 namespace weft {
@@ -70,7 +71,10 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
     life.block = beside.spot(life.writers.front()).block;
     life.leaves_block = true;
     const auto here = [&](OpId id) { return beside.spot(id).block == life.block; };
-    const bool stays = plan.graph.values[i].per_micro_batch && life.block.valid() &&
+    life.carried = plan.graph.values[i].per_micro_batch &&
+                   std::any_of(life.readers.begin(), life.readers.end(),
+                               [&](OpId reader) { return is_carried(plan, life.writers.front(), reader); });
+    const bool stays = plan.graph.values[i].per_micro_batch && life.block.valid() && !life.carried &&
                        std::all_of(life.writers.begin(), life.writers.end(), here) &&
                        std::all_of(life.readers.begin(), life.readers.end(), here);
     if (stays) bound(plan, beside, pauses[plan.graph.values[i].rank_class][life.block], life);

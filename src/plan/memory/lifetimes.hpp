@@ -14,6 +14,7 @@ struct Lifetime {
   std::vector<OpId> readers;
   BlockId block;                     // where it is written
   bool leaves_block = false;         // read in another block, or when a transfer uses it is not known
+  bool carried = false;              // a late operation reads it in the next pass (plan/late.hpp)
   std::int32_t begin = 0, end = 0;   // half steps: two values of which one ends no later than the other begins may
                                      // share memory
   std::int32_t first = 0, last = 0;  // positions: written, last used

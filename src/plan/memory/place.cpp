@@ -7,6 +7,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "plan/happens_before.hpp"
+#include "plan/late.hpp"
 #include "plan/memory/frames.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/memory/pool.hpp"
@@ -141,11 +142,13 @@ class Placer {
   }
 
   // Returns whether every reader of micro-batch `used` of iteration 0 has ended when `next` of `iteration` is written.
+  // Late readers run a pass later.
   bool free_for(ClassId c, const Lifetime& life, MicroBatch used, MicroBatch next, int iteration) {
     return std::all_of(life.writers.begin(), life.writers.end(), [&](OpId by) {
       const InstanceId writer = unfolded_.instance_of(by, next);
       return std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) {
-        return before(c).ended_before(unfolded_.instance_of(reader, used), 0, writer, iteration);
+        const int pass = passes_between(plan_, by, reader, 0);
+        return before(c).ended_before(unfolded_.instance_of(reader, used), pass, writer, iteration);
       });
     });
   }

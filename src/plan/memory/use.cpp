@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "plan/late.hpp"
 #include "plan/memory/lifetimes.hpp"
 
 namespace weft {
@@ -121,13 +122,23 @@ std::vector<InUse> uses_of(const Plan& plan, std::size_t value, const Lifetime& 
   const Placement& place = plan.placements[value];
   for (const MicroBatch mb : IdRange<MicroBatch>(plan.graph.micro_batches)) {
     const auto position = [&](OpId op) { return positions.of(op, mb); };
+    std::int32_t held_over = -1;
     InUse use{INT32_MAX, 0, place.frame >= 0 ? mb.value : mb.value % place.copies};
     for (const OpId writer : life.writers) {
       use.first = std::min(use.first, position(writer));
       use.last = std::max(use.last, position(writer));
     }
-    for (const OpId reader : life.readers) use.last = std::max(use.last, position(reader));
+    for (const OpId reader : life.readers) {
+      if (!life.carried || !is_carried(plan, life.writers.front(), reader)) {
+        use.last = std::max(use.last, position(reader));
+        continue;
+      }
+      // It stays to the end of its pass, and in the next one until the late reader has it.
+      use.last = positions.count() - 1;
+      held_over = std::max(held_over, position(reader));
+    }
     uses.push_back(use);
+    if (held_over >= 0) uses.push_back({0, std::min(held_over, use.first - 1), use.copy});
   }
   const auto earlier = [](const InUse& a, const InUse& b) { return a.first < b.first; };
   if (!std::is_sorted(uses.begin(), uses.end(), earlier)) std::stable_sort(uses.begin(), uses.end(), earlier);

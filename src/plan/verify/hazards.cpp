@@ -9,6 +9,7 @@
 #include "graph/op_lists.hpp"
 #include "graph/operation_part.hpp"
 #include "plan/happens_before.hpp"
+#include "plan/late.hpp"
 #include "plan/memory/lifetimes.hpp"
 
 namespace weft {
@@ -47,7 +48,8 @@ class Memory {
         const Operation& op = plan_.graph.op(instance(i).operation);
         const Access who{i, iteration, instance(i).chain_position >= 0 ? QueueId{} : instance(i).queue};
         for (const Read& read : op.reads) {
-          if (auto found = check_read(read.value, iteration - read.distance, who)) return found;
+          if (auto found = check_read(read.value, iteration - passes_back(read, instance(i).operation), who))
+            return found;
         }
         for (const Write& write : op.writes) {
           if (auto found = check_write(write.value, who)) return found;
@@ -64,6 +66,11 @@ class Memory {
   };
 
   const Instance& instance(InstanceId i) const { return unfolded_.instances()[i]; }
+  // Iterations are counted in passes here; all writers of a value are late, or none is (check_late).
+  int passes_back(const Read& read, OpId reader) const {
+    const std::span<const OpId> writers = writers_[read.value.index()];
+    return writers.empty() ? read.distance : passes_between(plan_, writers.front(), reader, read.distance);
+  }
   std::string name(InstanceId i) const { return describe(plan_, instance(i)); }
   const std::string& name(ValueId id) const { return plan_.graph.value(id).name; }
   static std::string suffix(MicroBatch mb) { return mb.valid() ? fmt::format(" of micro-batch {}", mb.value) : ""; }

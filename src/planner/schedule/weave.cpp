@@ -7,6 +7,7 @@
 #include "graph/operation_part.hpp"
 #include "planner/schedule/cyclic/improve_order.hpp"
 #include "planner/schedule/cyclic/list_order.hpp"
+#include "planner/schedule/cyclic_operation.hpp"
 #include "planner/schedule/sharded_units.hpp"
 
 namespace weft {
@@ -63,7 +64,7 @@ class Weaver {
     for (const OpId id : class_.blocks[block].operations) {
       if (is_sharded_traffic(plan_.graph.op(id))) continue;
       index_[id] = number(problem_.operations.size());
-      problem_.operations.push_back(cyclic_operation(id));
+      problem_.operations.push_back(cyclic_operation(plan_, cost_, id));
       operations_.push_back(id);
       block_of_.push_back(block);
     }
@@ -71,25 +72,6 @@ class Weaver {
     sharded_[block] = find_sharded_units(plan_.graph, class_.blocks[block], writers_, readers_);
     if (options_.prefetch >= 0) keep_apart(sharded_[block].gathers, options_.prefetch + 1);
     if (options_.gradient_buffers >= 0) keep_apart(sharded_[block].reductions, options_.gradient_buffers);
-  }
-
-  // A transfer that runs beside compute goes to the queue that the plan gives it; everything else is compute.
-  CyclicOperation cyclic_operation(OpId id) const {
-    const Operation& op = plan_.graph.op(id);
-    CyclicOperation result;
-    result.ns = static_cast<double>(cost_.alone(op).value);
-    if (!op.communication) return result;
-    if (!plan_.issues[id].blocking) result.queue = plan_.issues[id].queue.value;
-    result.link = slowest_link(op);
-    result.fixed_order = op.communication->transfer >= 0;
-    return result;
-  }
-
-  std::int32_t slowest_link(const Operation& op) const {
-    const TransferCost transfer = cost_.transfer(op);
-    const auto slowest = std::max_element(transfer.work.begin(), transfer.work.end(),
-                                          [](const LinkWork& a, const LinkWork& b) { return a.seconds < b.seconds; });
-    return slowest == transfer.work.end() ? -1 : slowest->resource.value;
   }
 
   // Whoever uses unit i + distance or a later one comes after all that use unit i: its memory is then free.

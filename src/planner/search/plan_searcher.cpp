@@ -6,6 +6,7 @@
 #include "base/parallel.hpp"
 #include "plan/happens_before.hpp"
 #include "planner/passes.hpp"
+#include "planner/schedule/late_order.hpp"
 
 namespace weft {
 namespace {
@@ -24,6 +25,8 @@ constexpr double kLeastSearchShare = 0.6;
 constexpr double kFirstDescentShare = 0.4;
 // Of the budget, what orders by layers may take where a layout allows them.
 constexpr double kLayerOrderShare = 0.3;
+// Beside the budget, what orders with late operations may take where a layout allows them.
+constexpr double kLateShare = 0.3;
 // Beside the budget, what looking at single transfers may take in the end.
 constexpr double kRefineShare = 0.1;
 constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
@@ -241,6 +244,7 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   const double in_full = static_cast<double>(plans * graph_->operations.size()) *
                          static_cast<double>(std::min(graph_->micro_batches, 2 * more_.graph->micro_batches));
   refine_budget_ = kRefineShare * budget_;
+  if (allows_late_order(request_)) late_budget_ = kLateShare * budget_;
   if (allows_layer_order(request_.layout)) layer_order_budget_ = kLayerOrderShare * budget_;
   budget_ = std::max(kLeastSearchShare * budget_, budget_ - in_full - layer_order_budget_);
   Decisions best = descend_by_pairs();
@@ -275,6 +279,7 @@ Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   outcomes.insert(outcomes.end(), of_rest.begin(), of_rest.end());
   if (extrapolates()) simulate_close_ones(overlaps, own, outcomes);
   if (allows_layer_order(request_.layout)) add_layer_order(overlaps, outcomes);
+  if (late_budget_ > 0) add_late(overlaps, outcomes);
   add_refined(overlaps, outcomes);
   spent_ = budget_;
   report();

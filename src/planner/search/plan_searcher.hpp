@@ -54,6 +54,8 @@ class PlanSearcher {
   // Looks for orders by layers and appends the best. They pay over a whole step only, so all of them are simulated in
   // full.
   void add_layer_order(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
+  // Looks for orders in which weight gradients run under the next forward, and appends the best (late_search.cpp).
+  void add_late(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   // Appends what single transfers and freer orders make of the best, where that is faster (refine_search.cpp).
   void add_refined(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   std::pair<Overlap, Outcome> refine(Overlap best, double budget);
@@ -75,6 +77,7 @@ class PlanSearcher {
   std::map<Decisions, Outcome> known_;  // of the small problem
   double budget_ = 0, spent_ = 0;       // operations to simulate
   double layer_order_budget_ = 0;       // of them, for orders by layers
+  double late_budget_ = 0;              // beside them, for orders with late operations
   double refine_budget_ = 0;            // beside them, for single transfers
   double limit_ = 0;                    // where the descent under way stops
 };

@@ -76,8 +76,12 @@ std::vector<Overlap> with_other_orders(const Overlap& overlap) {
   for (const std::int64_t visits : {std::int64_t{0}, kFewVisits}) {
     for (const auto& [urgent, free_gradients] :
          {std::pair(false, true), std::pair(false, false), std::pair(true, false)}) {
+      if (overlap.weave.is_late() && free_gradients) continue;  // they are free there already
       Overlap other = overlap;
-      other.weave = {.enabled = true, .free_weight_grads = free_gradients, .visits = visits};
+      other.weave = {.enabled = true,
+                     .late_layers = overlap.weave.late_layers,
+                     .free_weight_grads = free_gradients,
+                     .visits = visits};
       other.order.urgent_first = urgent;
       candidates.push_back(std::move(other));
     }
