@@ -110,6 +110,8 @@ void declare_step_flags(Flags& flags) {
       "schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
       "pipeline schedule (default: 1f1b; interleaved if vpp > 1); zb and v split backward; auto: policy weft searches",
       kLayout);
+  flags.value("warm-up-depth", "N",
+              "with 1f1b: forwards of the first stage before its first backward (default: as many as stages)", kLayout);
   flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
   flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
   flags.value("device-map", "auto|N,N,...|FILE",

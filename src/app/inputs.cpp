@@ -299,6 +299,12 @@ void read_products(const Flags& flags, const Cluster& cluster, Layout& l) {
   }
 }
 
+// Returns the model chunks of a pipeline rank where --vpp is not given: those of one wave, or of two.
+std::int64_t default_chunks(const ScheduleRow* row) {
+  if (row == nullptr || !row->in_waves || row->searched) return 1;
+  return row->several_waves ? 4 : 2;
+}
+
 }  // namespace
 
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
@@ -309,7 +315,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.cp = flags.integer("cp", 1, kMaxNumber).value_or(1);
   const auto schedule = flags.one_of("schedule", schedule_names());
   const ScheduleRow* row = schedule ? &row_of(static_cast<PipelineSchedule>(*schedule)) : nullptr;
-  l.vpp = flags.integer("vpp", 1, kMaxNumber).value_or(row != nullptr && row->in_waves && !row->searched ? 2 : 1);
+  l.vpp = flags.integer("vpp", 1, kMaxNumber).value_or(default_chunks(row));
   l.ep = flags.integer("ep", 1, kMaxNumber).value_or(1);
   l.etp = flags.integer("etp", 1, kMaxNumber).value_or(model.experts ? l.tp : 1);
   if (const auto choice = flags.one_of("expert-exchange", {"padded", "uneven", "gathered"})) {
@@ -332,6 +338,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.zero_shards = read_zero_shards(flags, l.dp * l.cp);
   l.layer_group = flags.integer("layer-group", 1, kMaxNumber).value_or(1);
   l.slice_tokens = read_slices(flags, l.seq);
+  l.warm_up_depth = flags.integer("warm-up-depth", 1, kMaxNumber).value_or(0);
   l.sequence_parallel = flags.is_set("sequence-parallel");
   if (flags.given("dropout") && flags.is_set("no-dropout")) fail("--dropout: is given with --no-dropout");
   if (flags.given("dropout") && model.positions != Positions::learned) {

@@ -36,6 +36,13 @@ std::vector<LayoutCase> layout_cases() {
       {"pp 2, zbv", {.pp = 2, .vpp = 2, .schedule = zbv}},
       {"pp 2, v-half", {.pp = 2, .vpp = 2, .schedule = v_half}, 2, {"serial"}},
       {"pp 2, v-min", {.pp = 2, .vpp = 2, .schedule = v_min}, 2, {"priority"}},
+      {"pp 2, warm-up of 1", {.pp = 2, .warm_up_depth = 1}, 2, {"serial"}},
+      {"pp 2, warm-up of 4", {.pp = 2, .warm_up_depth = 4}, 2, {"priority"}},
+      {"pp 2, hanayo", {.pp = 2, .vpp = 2, .schedule = hanayo}},
+      {"pp 2, dualpipev", {.pp = 2, .vpp = 2, .schedule = dualpipev}},
+      {"tp 2, pp 2, dualpipev", {.tp = 2, .pp = 2, .vpp = 2, .schedule = dualpipev}, 4, {"priority"}},
+      {"pp 2, dp 2, hanayo, zero 1", {.pp = 2, .vpp = 2, .zero = 1, .schedule = hanayo}, 4, {"priority"}},
+      {"pp 2, dp 2, dualpipev, zero 3", {.pp = 2, .vpp = 2, .zero = 3, .schedule = dualpipev}, 4, {"fsdp"}},
       {"tp 2, pp 2, zbv", {.tp = 2, .pp = 2, .vpp = 2, .schedule = zbv}, 4, {"priority"}},
       {"pp 4, zb-h2", {.pp = 4, .schedule = zb_h2}, 4, {"priority"}},
       {"pp 2, dp 2, zb-h1, zero 2", {.pp = 2, .zero = 2, .schedule = zb_h1}, 4, {"priority"}},
@@ -47,6 +54,8 @@ std::vector<LayoutCase> layout_cases() {
        4,
        {"priority"}},
       {"tp 2, pp 2, slices", {.tp = 2, .pp = 2, .slice_tokens = {2, 4, 2}, .sequence_parallel = true}, 4, {"serial"}},
+      {"pp 2, slices, zb-h1", {.pp = 2, .slice_tokens = {3, 1, 2, 2}, .schedule = zb_h1}},
+      {"pp 4, slices, zb-h2", {.pp = 4, .slice_tokens = {4, 4}, .schedule = zb_h2}, 4, {"priority"}},
       {"pp 2, uneven", {.pp = 2, .stage_layers = {1, 3}}},
       {"tp 2, pp 2", {.tp = 2, .pp = 2}, 4, {"priority"}},
       {"tp 2, cp 2", {.tp = 2, .cp = 2}, 4, {"priority"}},
@@ -123,6 +132,20 @@ TEST(Layouts, TrainWhatOneRankTrains) {
         }
       }
     }
+  }
+}
+
+// Two waves are four chunks a stage, so eight layers.
+TEST(Layouts, SeveralWavesTrainWhatOneRankTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  Transformer model = some_models().front();
+  model.layers = 8;
+  const std::vector<double> alone = losses_of(model, {}, 1, "serial");
+  const Layout waves{.pp = 2, .vpp = 4, .schedule = PipelineSchedule::hanayo};
+  for (const std::string policy : {"serial", "priority"}) {
+    const std::vector<double> losses = losses_of(model, waves, 2, policy);
+    ASSERT_EQ(losses.size(), alone.size());
+    for (std::size_t step = 0; step < losses.size(); ++step) EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << policy;
   }
 }
 
@@ -254,6 +277,7 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       {{.tp = 2, .pp = 2, .sequence_parallel = true}, 4},
       {{.tp = 2, .pp = 2, .schedule = PipelineSchedule::searched}, 4, 4},
       {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::interleaved}, 4},
+      {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::dualpipev}, 4},
   };
   for (const Transformer& model : some_models()) {
     for (const PairCase& c : cases) {

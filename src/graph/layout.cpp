@@ -210,13 +210,27 @@ void validate_slices(const Layout& l, const Transformer& model) {
   if (sum != l.seq) fail("--slices: sums to {} tokens, but --seq is {}", sum, l.seq);
   if (l.pp < 2) fail("--slices: needs --pp above 1");
   if (!row_of(l.schedule).takes_slices) {
-    fail("--slices: is for --schedule gpipe and 1f1b, not {}", name_of(l.schedule));
+    fail("--slices: is for --schedule gpipe, 1f1b, zb-h1, zb-h2 and auto, not {}", name_of(l.schedule));
   }
+  if (l.vpp > 1) fail("--slices: is for --vpp 1, not {}", l.vpp);
   if (l.micro_batch > 1)
     fail("--slices: needs --micro-batch 1, not {}: smaller micro-batches come first", l.micro_batch);
   if (l.cp > 1) fail("--slices: is for --cp 1, not {}", l.cp);
   if (l.zero > 1) fail("--slices: is for --zero 0 and 1, not {}", l.zero);
   if (model.experts) fail("--slices: is for models without experts, and {} has {}", model.name, model.experts->count);
+}
+
+void validate_warm_up(const Layout& l) {
+  if (l.warm_up_depth == 0) return;
+  require_positive("--warm-up-depth", l.warm_up_depth);
+  if (l.schedule != PipelineSchedule::one_f_one_b) {
+    fail("--warm-up-depth {}: is for --schedule 1f1b, not {}", l.warm_up_depth, name_of(l.schedule));
+  }
+  if (l.pp < 2) fail("--warm-up-depth {}: needs --pp above 1", l.warm_up_depth);
+  if (l.has_slices()) fail("--warm-up-depth {}: is not for --slices", l.warm_up_depth);
+  if (l.warm_up_depth > l.micro_batches()) {
+    fail("--warm-up-depth {}: is not in 1..{}, the micro-batches of a step", l.warm_up_depth, l.micro_batches());
+  }
 }
 
 void validate_tensor_parallel(const Layout& l, const Transformer& model) {
@@ -230,7 +244,11 @@ void validate_tensor_parallel(const Layout& l, const Transformer& model) {
 
 void validate_pipeline(const Layout& l, const Transformer& model) {
   const bool searched = row_of(l.schedule).searched, several_chunks = row_of(l.schedule).several_chunks || searched;
-  if (row_of(l.schedule).in_waves && l.vpp != 2 && !(searched && l.vpp == 1)) {
+  if (row_of(l.schedule).several_waves && l.vpp % 2 != 0) {
+    fail("--schedule {}: has two model chunks per pipeline rank for every wave (--vpp 2, 4, 6, ...), not {}",
+         name_of(l.schedule), l.vpp);
+  }
+  if (row_of(l.schedule).in_waves && !row_of(l.schedule).several_waves && l.vpp != 2 && !(searched && l.vpp == 1)) {
     fail("--schedule {}: has two model chunks per pipeline rank (--vpp 2), not {}", name_of(l.schedule), l.vpp);
   }
   if (several_chunks && l.vpp == 1 && !searched) {
@@ -378,6 +396,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_layer_group(layout, model);
   validate_sizes(layout, model);
   validate_pipeline(layout, model);
+  validate_warm_up(layout);
   validate_slices(layout, model);
   validate_experts(layout, model);
   if (model.experts) expert_mesh(layout);

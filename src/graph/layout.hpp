@@ -84,6 +84,9 @@ struct Layout {
   bool fp8_param_gather = false;                   // ZeRO 1 gathers the weights of such products in fp8
   double clip_grad = 0;                            // global-norm limit; 0: no clipping
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  // Forwards of the first stage of 1F1B before its first backward; those of the stages behind it fall evenly to one on
+  // the last. More than there are stages hide messages, fewer hold fewer activations. 0: as many as stages.
+  std::int64_t warm_up_depth = 0;
   std::vector<std::int64_t> stage_layers = {};  // layers of each chunk in model order; empty: as even as possible
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first
   friend bool operator==(const Layout&, const Layout&) = default;

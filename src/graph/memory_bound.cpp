@@ -101,6 +101,7 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
   Layout flat = layout;  // the same shards and micro-batches on a single stage
   flat.pp = flat.vpp = 1;
   flat.schedule = PipelineSchedule::one_f_one_b;
+  flat.warm_up_depth = 0;
   flat.stage_layers.clear();
   if (layout.has_slices()) {  // which slices the passes in flight belong to is left open
     flat.seq = *std::min_element(layout.slice_tokens.begin(), layout.slice_tokens.end());

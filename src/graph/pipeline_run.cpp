@@ -8,11 +8,11 @@
 namespace weft {
 
 PipelineShape shape_of(const Layout& layout) {
-  return {layout.pp, layout.vpp, layout.micro_batches(), row_of(layout.schedule).in_waves};
+  return {layout.pp, layout.vpp, layout.micro_batches(), row_of(layout.schedule).in_waves, layout.slices()};
 }
 
 PipelineProblem problem_in_units(const PipelineShape& shape) {
-  return {shape, std::vector<PassTimes>(static_cast<std::size_t>(shape.all_chunks())), 0};
+  return {shape, std::vector<PassTimes>(static_cast<std::size_t>(shape.all_chunks() * shape.slices)), 0};
 }
 
 PipelineRun::PipelineRun(const PipelineProblem& problem)
@@ -22,8 +22,8 @@ PipelineRun::PipelineRun(const PipelineProblem& problem)
       held_(free_at_.size(), 0),
       orders_(free_at_.size()) {}
 
-const PassTimes& PipelineRun::times(std::int64_t stage, std::int64_t chunk) const {
-  return problem_.times[problem_.shape.number_of(stage, chunk)];
+const PassTimes& PipelineRun::times(std::int64_t stage, const PipelinePass& pass) const {
+  return problem_.times_of(problem_.shape.number_of(stage, pass.chunk), pass.slice);
 }
 
 std::int64_t PipelineRun::begun(BlockKind kind, std::int64_t stage, std::int64_t chunk) const {
@@ -33,37 +33,36 @@ std::int64_t PipelineRun::begun(BlockKind kind, std::int64_t stage, std::int64_t
                                          : c.weight_grads;
 }
 
-std::optional<std::int64_t> PipelineRun::arrival(const std::vector<std::int64_t>& ends, std::size_t micro_batch,
+std::optional<std::int64_t> PipelineRun::arrival(const std::vector<std::int64_t>& ends, std::int64_t pass,
                                                  bool by_message) const {
-  if (micro_batch >= ends.size()) return {};
-  return ends[micro_batch] + (by_message ? problem_.message : 0);
+  if (pass >= std::ssize(ends)) return {};
+  return ends[static_cast<std::size_t>(pass)] + (by_message ? problem_.message : 0);
 }
 
 std::optional<std::int64_t> PipelineRun::ready_at(BlockKind kind, std::int64_t stage, std::int64_t chunk) const {
   const PipelineShape& shape = problem_.shape;
   const std::int64_t number = shape.number_of(stage, chunk), next = begun(kind, stage, chunk);
-  if (next == shape.micro_batches) return {};
+  if (next == shape.passes()) return {};
   const Chunk& own = chunks_[number];
-  const auto micro_batch = static_cast<std::size_t>(next);
   const auto by_message = [&](std::int64_t other) { return shape.stage_of(other) != stage; };
   if (kind == BlockKind::forward) {
     if (number == 0) return 0;
-    return arrival(chunks_[number - 1].forward, micro_batch, by_message(number - 1));
+    return arrival(chunks_[number - 1].forward, next, by_message(number - 1));
   }
-  if (kind == BlockKind::weight_grad) return arrival(own.input_grad, micro_batch, false);
-  if (number + 1 == shape.all_chunks()) return arrival(own.forward, micro_batch, false);
-  return arrival(chunks_[number + 1].input_grad, micro_batch, by_message(number + 1));
+  if (kind == BlockKind::weight_grad) return arrival(own.input_grad, next, false);
+  if (number + 1 == shape.all_chunks()) return arrival(own.forward, shape.forward_of(next), false);
+  return arrival(chunks_[number + 1].input_grad, next, by_message(number + 1));
 }
 
 std::optional<PipelinePass> PipelineRun::ready_pass(BlockKind kind, std::int64_t stage, std::int64_t chunk) const {
   const std::optional<std::int64_t> at = ready_at(kind, stage, chunk);
   if (!at || *at > now_) return {};
-  return PipelinePass{kind, static_cast<std::int32_t>(chunk), make_id<MicroBatch>(begun(kind, stage, chunk))};
+  return problem_.shape.nth_pass(kind, chunk, begun(kind, stage, chunk));
 }
 
 void PipelineRun::begin(std::int64_t stage, const PipelinePass& pass, std::int64_t beside) {
   const std::int64_t number = problem_.shape.number_of(stage, pass.chunk);
-  const PassTimes& times = problem_.times[number];
+  const PassTimes& times = problem_.times_of(number, pass.slice);
   Chunk& chunk = chunks_[number];
   std::int64_t end = now_ + beside;
   switch (pass.kind) {
@@ -89,7 +88,7 @@ void PipelineRun::begin(std::int64_t stage, const PipelinePass& pass, std::int64
 }
 
 bool PipelineRun::run(const Rule& rule) {
-  std::int64_t left = 3 * problem_.shape.all_chunks() * problem_.shape.micro_batches;
+  std::int64_t left = 3 * problem_.shape.all_chunks() * problem_.shape.passes();
   for (moments_.insert(0); !moments_.empty();) {
     now_ = *moments_.begin();
     moments_.erase(moments_.begin());
@@ -103,8 +102,8 @@ bool PipelineRun::run(const Rule& rule) {
         continue;
       }
       const PipelinePass backward = rule(stage).value();
-      begin(stage, *pass, times(stage, backward.chunk).input_grad);
-      begin(stage, backward, times(stage, pass->chunk).forward);
+      begin(stage, *pass, times(stage, backward).input_grad);
+      begin(stage, backward, times(stage, *pass).forward);
       --left;
     }
   }
@@ -125,7 +124,7 @@ class RepeatedSteps {
 
   // Returns when each stage has ended one more step; nothing where they wait for each other.
   std::optional<std::vector<std::int64_t>> next() {
-    const std::size_t passes = problem_.shape.all_chunks() * problem_.shape.micro_batches;
+    const std::size_t passes = problem_.shape.all_chunks() * problem_.shape.passes();
     forward_.assign(passes, -1);
     input_grad_.assign(passes, -1);
     std::vector<std::size_t> at(orders_.size(), 0);
@@ -165,10 +164,11 @@ class RepeatedSteps {
     return problem_.shape.number_of(static_cast<std::int64_t>(stage), pass.chunk);
   }
   std::int64_t& end_of(std::vector<std::int64_t>& ends, std::int64_t chunk, const PipelinePass& pass) const {
-    return ends[chunk * problem_.shape.micro_batches + pass.micro_batch.value];
+    const PipelineShape& shape = problem_.shape;
+    return ends[chunk * shape.passes() + pass.micro_batch.value * shape.slices + pass.slice];
   }
   std::int64_t length_of(std::size_t stage, const PipelinePass& pass) const {
-    const PassTimes& times = problem_.times[number_of(stage, pass)];
+    const PassTimes& times = problem_.times_of(number_of(stage, pass), pass.slice);
     return pass.kind == BlockKind::forward      ? times.forward
            : pass.kind == BlockKind::input_grad ? times.input_grad
                                                 : times.weight_grad;
@@ -196,7 +196,7 @@ class RepeatedSteps {
   const PipelineProblem& problem_;
   const PipelineOrders& orders_;
   std::vector<std::int64_t> free_at_;               // by stage
-  std::vector<std::int64_t> forward_, input_grad_;  // by chunk and micro-batch: when it ends; -1: not begun
+  std::vector<std::int64_t> forward_, input_grad_;  // by chunk and pass: when it ends; -1: not begun
 };
 
 }  // namespace

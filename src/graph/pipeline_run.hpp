@@ -20,8 +20,18 @@ struct PipelineShape {
   // Whether a micro-batch goes back and forth: it passes stages 0, 1, ..., p - 1 in the first chunk of each, then
   // p - 1, ..., 0 in the second, and so on. Otherwise every chunk begins at stage 0.
   bool in_waves = false;
+  std::int64_t slices = 1;  // of a micro-batch's sequences, which pass one behind the other
 
   std::int64_t all_chunks() const { return stages * chunks; }
+  std::int64_t passes() const { return micro_batches * slices; }  // of a kind through a chunk
+  // Returns the k-th pass of a kind through a chunk: forward slice after slice, backward in the reverse order.
+  PipelinePass nth_pass(BlockKind kind, std::int64_t chunk, std::int64_t k) const {
+    const std::int64_t slice = kind == BlockKind::forward ? k % slices : slices - 1 - k % slices;
+    return {kind, static_cast<std::int32_t>(chunk), make_id<MicroBatch>(k / slices), false,
+            static_cast<std::int32_t>(slice)};
+  }
+  // Returns the number, among forwards, of the forward that the k-th backward needs.
+  std::int64_t forward_of(std::int64_t k) const { return k / slices * slices + slices - 1 - k % slices; }
   // Returns the number of a stage's chunk in the order of the model.
   std::int64_t number_of(std::int64_t stage, std::int64_t chunk) const {
     return chunk * stages + (is_reversed(chunk) ? stages - 1 - stage : stage);
@@ -41,8 +51,12 @@ struct PassTimes {
 
 struct PipelineProblem {
   PipelineShape shape;
-  std::vector<PassTimes> times;  // by chunk in the order of the model
+  std::vector<PassTimes> times;  // by chunk in the order of the model, and slice
   std::int64_t message = 0;      // from one stage to another
+
+  const PassTimes& times_of(std::int64_t number, std::int64_t slice) const {
+    return times[static_cast<std::size_t>(number * shape.slices + slice)];
+  }
 };
 PipelineProblem problem_in_units(const PipelineShape& shape);
 
@@ -65,20 +79,19 @@ class PipelineRun {
   std::int64_t held(std::int64_t stage) const { return held_[stage]; }
   std::int64_t begun(BlockKind kind, std::int64_t stage, std::int64_t chunk) const;
   const PipelineShape& shape() const { return problem_.shape; }
-  const PassTimes& times(std::int64_t stage, std::int64_t chunk) const;
+  const PassTimes& times(std::int64_t stage, const PipelinePass& pass) const;
 
   const PipelineOrders& orders() const { return orders_; }
   std::int64_t end() const;  // of all passes
 
  private:
   struct Chunk {
-    std::vector<std::int64_t> forward, input_grad;  // by micro-batch that was begun: when it ends
+    std::vector<std::int64_t> forward, input_grad;  // by pass that was begun: when it ends
     std::int64_t weight_grads = 0;                  // begun
   };
   // `beside`: what the other pass of a pair takes.
   void begin(std::int64_t stage, const PipelinePass& pass, std::int64_t beside = 0);
-  std::optional<std::int64_t> arrival(const std::vector<std::int64_t>& ends, std::size_t micro_batch,
-                                      bool by_message) const;
+  std::optional<std::int64_t> arrival(const std::vector<std::int64_t>& ends, std::int64_t pass, bool by_message) const;
 
   const PipelineProblem& problem_;
   std::vector<Chunk> chunks_;                 // in the order of the model

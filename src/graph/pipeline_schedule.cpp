@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "graph/layout.hpp"
 #include "graph/split_backward.hpp"
+#include "graph/waves.hpp"
 
 namespace weft {
 namespace {
@@ -51,7 +52,10 @@ std::vector<PipelinePass> in_turns(const Layout& layout, std::int64_t warm_up, b
 }
 
 std::int64_t one_f_one_b_warm_up(const Layout& layout, std::int64_t stage, bool paired) {
-  const std::int64_t later = layout.pp - 1 - stage + layout.slices() - 1;  // backward begins with the last slice
+  std::int64_t later = layout.pp - 1 - stage + layout.slices() - 1;  // backward begins with the last slice
+  if (layout.warm_up_depth > 0 && layout.pp > 1) {
+    later = (layout.warm_up_depth - 1) * (layout.pp - 1 - stage) / (layout.pp - 1);
+  }
   // A pair passes on its results when all of it has ended, so each stage is two pairs ahead of the next.
   return paired ? 2 * later + 1 : later;
 }
@@ -92,6 +96,7 @@ PipelineOrders orders_after(const Layout& layout, bool paired) {
 // H2 as many as keep that stage busy until the first gradient has come back.
 PipelineOrders zero_bubble(const Layout& layout, std::int64_t most_held) {
   const PipelineProblem problem = problem_in_units(shape_of(layout));
+  most_held += layout.slices() - 1;  // backward begins with the last slice
   const std::vector<std::int64_t> of_stages(static_cast<std::size_t>(layout.pp), most_held);
   const auto orders = fill_with_weight_grads(problem, {.most_held = of_stages});
   WEFT_CHECK(orders.has_value());
@@ -107,20 +112,34 @@ PipelineOrders zero_bubble_in_waves(const Layout& layout, bool) {
   return zero_bubble_waves(shape_of(layout));
 }
 
+PipelineOrders whole_waves(const Layout& layout, bool) {
+  return hanayo_waves(shape_of(layout));
+}
+
+PipelineOrders dual_pipe_in_waves(const Layout& layout, bool paired) {
+  return dual_pipe_waves(shape_of(layout), paired);
+}
+
 PipelineOrders unless_searched(const Layout& layout, bool paired) {
   return layout.vpp > 1 ? zero_bubble_in_waves(layout, paired) : orders_after<one_f_one_b_warm_up>(layout, paired);
 }
 
 constexpr ScheduleRow kSchedules[] = {
     {.name = "gpipe", .takes_turns = false, .takes_slices = true, .orders = all_forwards_first},
-    {.name = "1f1b", .takes_slices = true, .orders = orders_after<one_f_one_b_warm_up>},
-    {.name = "interleaved", .several_chunks = true, .in_rounds = true, .orders = orders_after<interleaved_warm_up>},
+    {.name = "1f1b", .takes_slices = true, .may_pair = true, .orders = orders_after<one_f_one_b_warm_up>},
+    {.name = "interleaved",
+     .several_chunks = true,
+     .in_rounds = true,
+     .may_pair = true,
+     .orders = orders_after<interleaved_warm_up>},
     {.name = "breadth-first", .several_chunks = true, .takes_turns = false, .orders = chunk_after_chunk},
     {.name = "zb-h1",
      .splits_backward = true,
+     .takes_slices = true,
      .orders = [](const Layout& layout, bool) { return zero_bubble(layout, layout.pp); }},
     {.name = "zb-h2",
      .splits_backward = true,
+     .takes_slices = true,
      .orders = [](const Layout& layout, bool) { return zero_bubble(layout, 2 * layout.pp - 1); }},
     {.name = "zbv", .several_chunks = true, .in_waves = true, .splits_backward = true, .orders = zero_bubble_in_waves},
     {.name = "v-half",
@@ -133,7 +152,19 @@ constexpr ScheduleRow kSchedules[] = {
      .in_waves = true,
      .splits_backward = true,
      .orders = in_waves<WaveSteps{1, 1, 1, 1}>},
-    {.name = "auto", .in_waves = true, .searched = true, .orders = unless_searched},
+    {.name = "hanayo", .several_chunks = true, .in_waves = true, .several_waves = true, .orders = whole_waves},
+    {.name = "dualpipev",
+     .several_chunks = true,
+     .in_waves = true,
+     .splits_backward = true,
+     .may_pair = true,
+     .orders = dual_pipe_in_waves},
+    {.name = "auto",
+     .in_waves = true,
+     .searched = true,
+     .takes_slices = true,
+     .may_pair = true,
+     .orders = unless_searched},
 };
 static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule::searched) + 1);
 

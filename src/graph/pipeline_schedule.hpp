@@ -35,6 +35,8 @@ enum class PipelineSchedule {
   zbv,
   v_half,
   v_min,
+  hanayo,
+  dualpipev,
   searched
 };
 
@@ -54,21 +56,22 @@ struct ScheduleRow {
   std::string_view name;
   bool several_chunks = false;  // it is for ranks with several model chunks, and only for them
   bool in_rounds = false;       // its micro-batches come in rounds of as many as there are stages
-  bool in_waves = false;        // micro-batches go back and forth through two chunks of every stage (PipelineShape)
+  bool in_waves = false;        // micro-batches go back and forth through the chunks of every stage (PipelineShape)
+  bool several_waves = false;   // they may do so more than once: two chunks of every stage for each time
   // Whether policy weft looks for the order (planner/schedule/pipeline_search.hpp); the other policies have 1F1B, and
   // ZBV where a stage has two chunks.
   bool searched = false;
   // Whether the gradients of inputs and of weights are passes of their own. An input gradient is a stage's answer to
   // the one before it; weight gradients fill the time in which stages would wait.
   bool splits_backward = false;
-  // Whether forwards and backwards alternate from the first backward on. They may then be paired, and the number of
-  // passes under way does not depend on the micro-batches of a step.
+  // Whether forwards and backwards alternate from the first backward on: the number of passes under way does not depend
+  // on the micro-batches of a step.
   bool takes_turns = true;
   // Whether slices of a sequence may pass one after the other: forward in their order, backward in the reverse one.
   bool takes_slices = false;
+  // Whether a forward and the backward of another micro-batch may run side by side, as a pair.
+  bool may_pair = false;
   PipelineOrders (*orders)(const Layout& layout, bool paired);
-
-  bool may_pair() const { return takes_turns && !splits_backward; }
 };
 const ScheduleRow& row_of(PipelineSchedule schedule);
 inline std::string_view name_of(PipelineSchedule schedule) {

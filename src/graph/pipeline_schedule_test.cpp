@@ -124,6 +124,20 @@ std::vector<Layout> all_layouts() {
   return layouts;
 }
 
+std::vector<Layout> whole_waves_and_warm_ups() {
+  std::vector<Layout> layouts;
+  for (std::int64_t p = 2; p <= 6; ++p) {
+    for (std::int64_t m = 1; m <= 12; ++m) {
+      for (const std::int64_t v : {2, 4, 6}) layouts.push_back(pipeline(PipelineSchedule::hanayo, p, m, v));
+      for (std::int64_t depth = 1; depth <= m; ++depth) {
+        layouts.push_back(pipeline(PipelineSchedule::one_f_one_b, p, m));
+        layouts.back().warm_up_depth = depth;
+      }
+    }
+  }
+  return layouts;
+}
+
 std::vector<Layout> split_layouts() {
   using enum PipelineSchedule;
   std::vector<Layout> layouts;
@@ -131,7 +145,8 @@ std::vector<Layout> split_layouts() {
     for (std::int64_t m = 1; m <= 12; ++m) {
       for (const PipelineSchedule schedule : {zb_h1, zb_h2}) layouts.push_back(pipeline(schedule, p, m));
       if (p == 1) continue;
-      for (const PipelineSchedule schedule : {zbv, v_half, v_min}) layouts.push_back(pipeline(schedule, p, m, 2));
+      for (const PipelineSchedule schedule : {zbv, v_half, v_min, dualpipev})
+        layouts.push_back(pipeline(schedule, p, m, 2));
     }
   }
   return layouts;
@@ -142,7 +157,9 @@ std::string name(const Layout& l) {
 }
 
 TEST(PipelineOrder, HasEveryForwardAndBackwardOnceAndBackwardAfterForward) {
-  for (const Layout& layout : all_layouts()) {
+  std::vector<Layout> layouts = all_layouts();
+  for (const Layout& layout : whole_waves_and_warm_ups()) layouts.push_back(layout);
+  for (const Layout& layout : layouts) {
     SCOPED_TRACE(name(layout));
     for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
       std::set<std::pair<std::int32_t, MicroBatch>> forward, backward;
@@ -281,7 +298,7 @@ bool finishes(const Layout& layout) {
           ++at[stage];
           continue;
         }
-        const bool goes_up = row_of(layout.schedule).in_waves && slot.chunk == 1;
+        const bool goes_up = row_of(layout.schedule).in_waves && slot.chunk % 2 == 1;
         const std::int64_t place = static_cast<std::int64_t>(stage);
         const std::int64_t chunk = slot.chunk * layout.pp + (goes_up ? layout.pp - 1 - place : place);
         const bool first = chunk == 0, last = chunk + 1 == layout.chunks();
@@ -305,6 +322,7 @@ bool finishes(const Layout& layout) {
 TEST(PipelineOrder, NeverDeadlocks) {
   for (const Layout& layout : all_layouts()) EXPECT_TRUE(finishes(layout)) << name(layout);
   for (const Layout& layout : split_layouts()) EXPECT_TRUE(finishes(layout)) << name(layout);
+  for (const Layout& layout : whole_waves_and_warm_ups()) EXPECT_TRUE(finishes(layout)) << name(layout);
 }
 
 // Every pair, and every forward or backward that has no partner, takes one unit of time; what it needs of a neighbour

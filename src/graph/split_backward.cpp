@@ -87,13 +87,13 @@ class Filler {
       found = pass;
       most = waiting;
     }
-    if (found && options_.patience > 0 && is_soon_busy(stage, found->chunk)) return {};
+    if (found && options_.patience > 0 && is_soon_busy(stage, *found)) return {};
     return found;
   }
 
-  bool is_soon_busy(std::int64_t stage, std::int64_t weight_grad_chunk) const {
+  bool is_soon_busy(std::int64_t stage, const PipelinePass& weight_grad) const {
     const double until = static_cast<double>(run_.now()) +
-                         options_.patience * static_cast<double>(run_.times(stage, weight_grad_chunk).weight_grad);
+                         options_.patience * static_cast<double>(run_.times(stage, weight_grad).weight_grad);
     for (std::int64_t chunk = 0; chunk < run_.shape().chunks; ++chunk) {
       const auto backward = run_.ready_at(kInputGrad, stage, chunk);
       if (backward && *backward > run_.now() && static_cast<double>(*backward) <= until) return true;

@@ -136,6 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
         PlanCase{"zero_3", "gpt2", 2, "dgx-a100:1", Layout{.zero = 3}, 2},
         PlanCase{"zero_1_in_two_levels", "gpt2", 2, "dgx-a100:1", Layout{.zero = 1, .zero_shards = 4}, 2},
         PlanCase{"zero_3_in_layer_groups", "gpt2", 2, "dgx-a100:1", Layout{.zero = 3, .layer_group = 2}, 4},
+        PlanCase{"warm_up_depth", "gpt2", 2, "dgx-a100:1", Layout{.pp = 2, .warm_up_depth = 3}, 4},
         PlanCase{"slices", "gpt2", 2, "dgx-a100:1", Layout{.pp = 2, .slice_tokens = {32, 20, 12}}, 2},
         PlanCase{"zero_3_in_two_levels", "gpt2", 2, "dgx-a100:1", Layout{.tp = 2, .zero = 3, .zero_shards = 2}, 2},
         PlanCase{"zero_plus_plus", "gpt2", 2, "dgx-a100:2",

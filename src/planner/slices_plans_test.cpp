@@ -34,6 +34,9 @@ TEST(SlicesPlans, AreSafeUnderEveryPolicy) {
   const std::vector<test::NamedLayout> layouts = {
       {"gpipe", {.pp = 4, .slice_tokens = {8, 8, 8, 8}, .schedule = PipelineSchedule::gpipe}},
       {"1f1b", {.pp = 4, .slice_tokens = {8, 8, 8, 8}}},
+      {"zb-h1", {.pp = 4, .slice_tokens = {8, 8, 8, 8}, .schedule = PipelineSchedule::zb_h1}},
+      {"zb-h2, uneven, recomputing",
+       {.pp = 2, .slice_tokens = {20, 7, 5}, .recompute = Recompute::full, .schedule = PipelineSchedule::zb_h2}},
       {"uneven, recomputing", {.pp = 2, .slice_tokens = {20, 7, 5}, .recompute = Recompute::full}},
       {"tp, zero 1, clipped",
        {.tp = 2, .pp = 2, .etp = 2, .zero = 1, .slice_tokens = {16, 10, 6}, .sequence_parallel = true, .clip_grad = 1}},
@@ -65,7 +68,8 @@ TEST(SlicesPlans, AreSafeWithEveryDecision) {
     layout.zero = static_cast<int>(draw(2));
     layout.clip_grad = static_cast<double>(draw(2));
     layout.recompute = draw(2) == 0 ? Recompute::none : Recompute::full;
-    layout.schedule = draw(2) == 0 ? PipelineSchedule::gpipe : PipelineSchedule::one_f_one_b;
+    using enum PipelineSchedule;
+    layout.schedule = std::vector{gpipe, one_f_one_b, zb_h1, zb_h2, searched}[static_cast<std::size_t>(draw(5))];
     const std::int64_t first = 2 + 2 * draw(7), second = 2 + 2 * draw(7);
     layout.slice_tokens = {first, second, 32 - first - second};
     const PlanRequest request = test::request(draw(2) == 0 ? test::small_llama(4) : test::small_gpt(4),

@@ -13,6 +13,7 @@ struct Pipeline {
   PipelineSchedule schedule;
   std::int64_t stages, micro_batches, chunks;
   std::int64_t slices = 1;
+  std::int64_t warm_up_depth = 0;
 };
 
 // Stage s holds chunks s, s + p, s + 2p, ... of the model. A forward waits for the chunk before, a backward for the
@@ -27,6 +28,7 @@ double period_of(const Pipeline& pipeline, const Times& times) {
   layout.vpp = pipeline.chunks;
   layout.global_batch = pipeline.micro_batches;
   layout.schedule = pipeline.schedule;
+  layout.warm_up_depth = pipeline.warm_up_depth;
   if (pipeline.slices > 1) layout.slice_tokens.assign(static_cast<std::size_t>(pipeline.slices), 1);
   TestProblem p;
   using enum BlockKind;
@@ -34,7 +36,7 @@ double period_of(const Pipeline& pipeline, const Times& times) {
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
     const auto rank = p.rank();
     for (const PipelinePass& slot : pipeline_order(layout, s)) {
-      const bool goes_up = row_of(pipeline.schedule).in_waves && slot.chunk == 1;
+      const bool goes_up = row_of(pipeline.schedule).in_waves && slot.chunk % 2 == 1;
       const std::int64_t chunk = slot.chunk * pipeline.stages + (goes_up ? pipeline.stages - 1 - s : s);
       const std::int64_t time = slot.kind == forward       ? times.forward
                                 : slot.kind == input_grad  ? times.input_grad
@@ -85,6 +87,23 @@ TEST_P(PipelineBubble, OfGPipeAndOneForwardOneBackwardIsTheRamp) {
   }
 }
 
+// Where messages cost nothing, a deeper warm-up changes no step; one of a single forward leaves one micro-batch at a
+// time in the pipeline, which passes p stages forth and back.
+TEST_P(PipelineBubble, OfADeeperWarmUpIsTheRampAndOfNoneIsEverything) {
+  for (const std::int64_t p : {2, 3, 4, 8}) {
+    for (const std::int64_t m : {2 * p, 4 * p}) {
+      const auto period = [&](std::int64_t depth) {
+        return period_of({PipelineSchedule::one_f_one_b, p, m, 1, 1, depth}, forward(), backward());
+      };
+      const auto pass = static_cast<double>(forward() + backward());
+      for (const std::int64_t depth : {p, p + 1, 2 * p - 1, 2 * p}) {
+        EXPECT_EQ(period(depth), static_cast<double>(m + p - 1) * pass) << p << " " << m << " " << depth;
+      }
+      EXPECT_EQ(period(1), static_cast<double>(m * p) * pass) << p << " " << m;
+    }
+  }
+}
+
 // Slices fill and drain the pipeline as micro-batches would that are n times as many and as short: even one sequence
 // keeps stages busy for n / (n + p - 1) of a step (Li et al. 2021, TeraPipe).
 TEST_P(PipelineBubble, OfSlicesIsThatOfShorterMicroBatches) {
@@ -115,6 +134,36 @@ TEST_P(PipelineBubble, OfInterleavedChunksShrinksWithTheirNumber) {
   }
 }
 
+// With w waves a stage has 2w chunks. Where forwards and backwards take as long as each other and micro-batches come in
+// rounds of p, waves idle as interleaved chunks do: the ramp passes p - 1 of these chunks forth and back.
+TEST(Hanayo, OfEqualPassesHasTheBubbleOfInterleavedChunks) {
+  for (const std::int64_t p : {2, 3, 4, 8}) {
+    for (const std::int64_t v : {2, 4, 6}) {
+      for (const std::int64_t m : {p, 2 * p, 4 * p}) {
+        const double expected = period_of({PipelineSchedule::interleaved, p, m, v}, 10, 10);
+        EXPECT_EQ(expected, static_cast<double>((v * m + p - 1) * 20));
+        EXPECT_EQ(period_of({PipelineSchedule::hanayo, p, m, v}, 10, 10), expected)
+            << p << " stages, " << m << " micro-batches, " << v << " chunks";
+      }
+    }
+  }
+}
+
+// The idle time of DualPipeV by its authors, (p - 1)(F&B + B - 3W) with p stages of two chunks and B a whole backward,
+// is of pairs that end together and gradients that wait for those of weights. Here they do not: it is never more.
+TEST(DualPipeV, OfEqualStagesIdlesNoLongerThanItsAuthorsSay) {
+  for (const Times& t : {Times{1, 1, 1}, Times{12, 14, 10}, Times{10, 12, 8}}) {
+    const std::int64_t whole = t.input_grad + t.weight_grad, all = t.forward + whole;
+    for (const std::int64_t p : {2, 3, 4, 8}) {
+      for (const std::int64_t m : {2 * p, 2 * p + 1, 4 * p}) {
+        const double bubble = period_of({PipelineSchedule::dualpipev, p, m, 2}, t) - static_cast<double>(2 * m * all);
+        EXPECT_LE(bubble, static_cast<double>((p - 1) * (t.forward + 2 * whole - 3 * t.weight_grad))) << p << " " << m;
+        EXPECT_GE(bubble, static_cast<double>((p - 1) * (t.forward + t.input_grad - t.weight_grad))) << p << " " << m;
+      }
+    }
+  }
+}
+
 // Qi et al. 2024 (Zero Bubble, table 1): of the ramp 1F1B idles (p - 1)(f + b + w) of the first stage's time, H1
 // (p - 1)(f + b - w) and H2 (p - 1)(f + b - 2w), the latter where steps follow each other without a pause and there are
 // as many micro-batches as H2 holds.
@@ -130,6 +179,25 @@ TEST(ZeroBubble, OfEqualStagesHasTheBubbleOfThePaper) {
         EXPECT_EQ(period_of({PipelineSchedule::zb_h2, p, m, 1}, t),
                   static_cast<double>(m * all + (p - 1) * (chain - 2 * t.weight_grad)));
       }
+    }
+  }
+}
+
+// Slices fill and drain a pipeline that splits backward as shorter micro-batches would, whose passes take one unit: H2
+// idles (p - 1)(f + b - 2w), nothing. H1, whose backward begins with the last slice, gets between the (p - 1)(f + b -
+// w) of such micro-batches and twice that, still less than the (p - 1)(f + b + w) of 1F1B.
+TEST(ZeroBubble, OfSlicesHasTheBubbleOfShorterMicroBatches) {
+  for (const std::int64_t p : {2, 3, 4}) {
+    for (const std::int64_t n : {2, 3, 8}) {
+      const std::int64_t m = 2 * p;
+      SCOPED_TRACE(testing::Message() << p << " stages, " << n << " slices");
+      const auto bubble = [&](PipelineSchedule schedule) {
+        return period_of({schedule, p, m, 1, n}, Times{1, 1, 1}) - static_cast<double>(3 * m * n);
+      };
+      EXPECT_EQ(bubble(PipelineSchedule::zb_h2), 0);
+      EXPECT_GE(bubble(PipelineSchedule::zb_h1), static_cast<double>(p - 1));
+      EXPECT_LE(bubble(PipelineSchedule::zb_h1), static_cast<double>(2 * (p - 1)));
+      EXPECT_EQ(bubble(PipelineSchedule::one_f_one_b), static_cast<double>(3 * (p - 1)));
     }
   }
 }

@@ -86,6 +86,7 @@ std::string run_identity(const Transformer& model, const Layout& layout, const T
   // Named only where there is one: checkpoints from before it existed stay what they are.
   if (layout.layer_group > 1) identity["layout"]["layer_group"] = layout.layer_group;
   if (layout.has_slices()) identity["layout"]["slice_tokens"] = layout.slice_tokens;
+  if (layout.warm_up_depth > 0) identity["layout"]["warm_up_depth"] = layout.warm_up_depth;
   if (layout.zero_shards > 0) identity["layout"]["zero_shards"] = layout.zero_shards;
   if (layout.zero_secondary > 0) identity["layout"]["zero_secondary"] = layout.zero_secondary;
   if (settings.schedule != LearningRateSchedule{}) identity["lr_schedule"] = schedule_to_json(settings.schedule);

@@ -83,7 +83,8 @@ class MegatronWriter {
     if (layout_.schedule == PipelineSchedule::interleaved) {
       add("--microbatch-group-size-per-virtual-pipeline-stage", layout_.pp);
     }
-    if (layout_.schedule == PipelineSchedule::one_f_one_b || layout_.schedule == PipelineSchedule::interleaved) {
+    const bool is_one_f_one_b = layout_.schedule == PipelineSchedule::one_f_one_b && layout_.warm_up_depth == 0;
+    if (is_one_f_one_b || layout_.schedule == PipelineSchedule::interleaved) {
       sheet_.carries({Feature::schedule});
     } else {
       sheet_.leaves_out(Feature::schedule, layout_.vpp > 1 ? "Megatron-LM runs the interleaved schedule instead"

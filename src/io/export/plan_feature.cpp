@@ -69,7 +69,9 @@ class FeatureList {
     add_if(l.dp > 1, Feature::data_parallel, fmt::format("dp {}", l.dp));
     add_if(l.pp > 1, Feature::pipeline, fmt::format("pp {}", l.pp));
     add_if(l.vpp > 1, Feature::model_chunks, fmt::format("vpp {}", l.vpp));
-    add_if(l.pp > 1, Feature::schedule, fmt::format("the pipeline schedule {}", name_of(l.schedule)));
+    add_if(l.pp > 1, Feature::schedule,
+           fmt::format("the pipeline schedule {}{}", name_of(l.schedule),
+                       l.warm_up_depth > 0 ? fmt::format(" with a warm-up {} deep", l.warm_up_depth) : ""));
     add_if(l.pp > 1 && !l.stage_layers.empty(), Feature::stage_layers,
            fmt::format("layers of the model chunks: {}", fmt::join(l.stage_layers, ",")));
     add_if(l.has_slices(), Feature::token_slices,

@@ -118,6 +118,7 @@ class TorchTitanWriter {
 
   // Nothing where TorchTitan has no such schedule.
   std::optional<std::string_view> schedule_name() const {
+    if (layout_.warm_up_depth > 0) return std::nullopt;
     switch (layout_.schedule) {
       case PipelineSchedule::gpipe:
         return "GPipe";
@@ -129,10 +130,13 @@ class TorchTitanWriter {
         return "LoopedBFS";
       case PipelineSchedule::zbv:
         return "ZBVZeroBubble";
+      case PipelineSchedule::dualpipev:
+        return "DualPipeV";
       case PipelineSchedule::zb_h1:
       case PipelineSchedule::zb_h2:
       case PipelineSchedule::v_half:
       case PipelineSchedule::v_min:
+      case PipelineSchedule::hanayo:
       case PipelineSchedule::searched:
         break;
     }

@@ -217,7 +217,8 @@ std::int64_t place_frames(Plan& plan, ClassId rank_class, const std::vector<Valu
                [&](ValueId id) { return placer.is_framed(id); });
   std::vector<Group> groups = pauses ? placer.by_last_reader(framed) : placer.by_pass(framed);
   std::int64_t highest = placer.find_bases(groups, top);
-  if (!pauses && frees_within_passes(class_plan)) {
+  // Slices behind a slice read of its values, so that more than one pass would say who is the last.
+  if (!pauses && !plan.layout.has_slices() && frees_within_passes(class_plan)) {
     std::vector<Group> smaller = placer.by_last_reader(framed);
     const std::int64_t lower = placer.find_bases(smaller, top);
     if (lower < highest) {  // many small frames may leave holes

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/split_backward.hpp"
+#include "graph/waves.hpp"
 
 namespace weft {
 namespace {
@@ -12,11 +13,11 @@ constexpr BlockKind kForward = BlockKind::forward, kInputGrad = BlockKind::input
                     kWeightGrad = BlockKind::weight_grad;
 
 // Returns whether a stage begins each pass behind the one that it needs of its own and holds no more than it may.
-bool is_possible(const std::vector<PipelinePass>& order, std::int64_t chunks, std::int64_t most_held) {
+bool is_possible(const std::vector<PipelinePass>& order, const PipelineShape& shape, std::int64_t most_held) {
   struct Begun {
     std::int64_t forward = 0, input_grad = 0, weight_grad = 0;
   };
-  std::vector<Begun> begun(static_cast<std::size_t>(chunks));
+  std::vector<Begun> begun(static_cast<std::size_t>(shape.chunks));
   std::int64_t held = 0;
   for (const PipelinePass& pass : order) {
     Begun& chunk = begun[static_cast<std::size_t>(pass.chunk)];
@@ -24,7 +25,8 @@ bool is_possible(const std::vector<PipelinePass>& order, std::int64_t chunks, st
       ++chunk.forward;
       if (++held > most_held) return false;
     } else if (pass.kind == kInputGrad) {
-      if (++chunk.input_grad > chunk.forward) return false;
+      // Behind the last slice of its micro-batch.
+      if ((chunk.input_grad++ / shape.slices + 1) * shape.slices > chunk.forward) return false;
     } else {
       if (++chunk.weight_grad > chunk.input_grad) return false;
       --held;
@@ -87,7 +89,7 @@ class PipelineSearcher {
  private:
   void look_at(PipelineOrders orders) {
     for (const std::vector<PipelinePass>& order : orders) {
-      if (!is_possible(order, problem_.shape.chunks, most_held_)) return;
+      if (!is_possible(order, problem_.shape, most_held_)) return;
     }
     const std::optional<std::int64_t> time = step_time(problem_, orders);
     if (!time || (found_ && *time >= shortest_)) return;
@@ -99,6 +101,7 @@ class PipelineSearcher {
     Layout layout;
     layout.pp = problem_.shape.stages;
     layout.global_batch = problem_.shape.micro_batches;
+    if (problem_.shape.slices > 1) layout.slice_tokens.assign(static_cast<std::size_t>(problem_.shape.slices), 1);
     return layout;
   }
 
@@ -112,6 +115,7 @@ class PipelineSearcher {
       }
     } else if (shape.in_waves && shape.chunks == 2) {
       look_at(zero_bubble_waves(shape));
+      look_at(dual_pipe_waves(shape, false));
       for (const WaveSteps& steps :
            {WaveSteps{1, 1, 1, 1}, WaveSteps{1, 2, 1, 1}, WaveSteps{1, 2, 1, 2}, WaveSteps{1, 3, 1, 2},
             WaveSteps{1, 3, 1, 3}, WaveSteps{1, 4, 1, 3}, WaveSteps{2, 4, 1, 2}, WaveSteps{2, 4, 2, 4}}) {
@@ -142,7 +146,7 @@ class PipelineSearcher {
 
   // Moves single passes of a stage to other places and keeps what is no longer than before.
   void improve(std::int64_t visits) {
-    const std::int64_t passes = 3 * problem_.shape.all_chunks() * problem_.shape.micro_batches;
+    const std::int64_t passes = 3 * problem_.shape.all_chunks() * problem_.shape.passes();
     PipelineOrders orders = *found_;
     for (std::int64_t tries = visits / passes; tries > 0; --tries) {
       std::vector<PipelinePass>& order = orders[random_below(orders.size())];
@@ -156,7 +160,7 @@ class PipelineSearcher {
       if (from < to) std::rotate(at(from), at(from) + 1, at(to) + 1);
       if (to < from) std::rotate(at(to), at(from), at(from) + 1);
       number_in_turn(order);
-      const bool possible = order != before && is_possible(order, problem_.shape.chunks, most_held_);
+      const bool possible = order != before && is_possible(order, problem_.shape, most_held_);
       const auto time = possible ? step_time(problem_, orders) : std::nullopt;
       if (!time || *time > shortest_) {
         order = before;
@@ -171,7 +175,8 @@ class PipelineSearcher {
   void number_in_turn(std::vector<PipelinePass>& order) const {
     std::vector<std::int64_t> next(static_cast<std::size_t>(problem_.shape.chunks * kBlockKinds), 0);
     for (PipelinePass& pass : order) {
-      pass.micro_batch = make_id<MicroBatch>(next[pass.chunk * kBlockKinds + static_cast<std::int32_t>(pass.kind)]++);
+      const std::int64_t number = next[pass.chunk * kBlockKinds + static_cast<std::int32_t>(pass.kind)]++;
+      pass = problem_.shape.nth_pass(pass.kind, pass.chunk, number);
     }
   }
 
@@ -191,8 +196,10 @@ class PipelineSearcher {
 
 PipelineProblem pipeline_problem(const Plan& plan, const CostModel& cost) {
   PipelineProblem problem{shape_of(plan.layout), {}, 0};
+  const std::int64_t slices = problem.shape.slices;
   std::vector<std::vector<PassTimes>> of_classes(
-      plan.graph.classes.size(), std::vector<PassTimes>(static_cast<std::size_t>(plan.layout.vpp), PassTimes{0, 0, 0}));
+      plan.graph.classes.size(),
+      std::vector<PassTimes>(static_cast<std::size_t>(plan.layout.vpp * slices), PassTimes{0, 0, 0}));
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (!op.per_micro_batch) continue;
@@ -200,19 +207,23 @@ PipelineProblem pipeline_problem(const Plan& plan, const CostModel& cost) {
     if (op.communication && op.communication->collective == Collective::send_recv) {
       problem.message = std::max(problem.message, time);
     } else if (!op.is_transfer() || plan.issues[i].blocking) {
-      PassTimes& times = of_classes[op.rank_class.index()][static_cast<std::size_t>(op.chunk)];
+      const std::int64_t slice = plan.layout.has_slices() ? op.turn : 0;
+      PassTimes& times = of_classes[op.rank_class.index()][static_cast<std::size_t>(op.chunk * slices + slice)];
       (op.phase == Phase::forward       ? times.forward
        : op.phase == Phase::weight_grad ? times.weight_grad
                                         : times.input_grad) += time;
     }
   }
-  problem.times.assign(static_cast<std::size_t>(problem.shape.all_chunks()), {});
+  problem.times.assign(static_cast<std::size_t>(problem.shape.all_chunks() * slices), {});
   for (std::size_t c = 0; c < of_classes.size(); ++c) {
     for (std::int64_t chunk = 0; chunk < plan.layout.vpp; ++chunk) {
-      PassTimes& slowest = problem.times[problem.shape.number_of(plan.graph.classes[c].stage, chunk)];
-      const PassTimes& own = of_classes[c][static_cast<std::size_t>(chunk)];
-      slowest = {std::max(slowest.forward, own.forward), std::max(slowest.input_grad, own.input_grad),
-                 std::max(slowest.weight_grad, own.weight_grad)};
+      const std::int64_t number = problem.shape.number_of(plan.graph.classes[c].stage, chunk);
+      for (std::int64_t slice = 0; slice < slices; ++slice) {
+        PassTimes& slowest = problem.times[static_cast<std::size_t>(number * slices + slice)];
+        const PassTimes& own = of_classes[c][static_cast<std::size_t>(chunk * slices + slice)];
+        slowest = {std::max(slowest.forward, own.forward), std::max(slowest.input_grad, own.input_grad),
+                   std::max(slowest.weight_grad, own.weight_grad)};
+      }
     }
   }
   return problem;

@@ -51,7 +51,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
   values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
   const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
-                        row_of(layout.schedule).may_pair() && !layout.has_slices() &&
+                        row_of(layout.schedule).may_pair && !layout.has_slices() && layout.warm_up_depth == 0 &&
                         !(row_of(layout.schedule).searched && layout.vpp > 1);
   if (may_pair) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
@@ -67,13 +67,14 @@ void DecisionSpace::add_pipelines(const Layout& layout) {
   pipelines_.push_back({});
   if (!row_of(layout.schedule).searched || layout.pp == 1) return;
   const bool in_waves = layout.vpp > 1;
-  for (const PipelineSchedule named : in_waves ? std::vector{v_half, v_min} : std::vector{zb_h1, zb_h2}) {
+  for (const PipelineSchedule named : in_waves ? std::vector{v_half, v_min, dualpipev} : std::vector{zb_h1, zb_h2}) {
     pipelines_.push_back({.named = named});
   }
-  const std::int64_t of_one_f_one_b = layout.pp * layout.vpp;
+  const std::int64_t of_one_f_one_b = layout.pp * layout.vpp + layout.slices() - 1;
   for (const std::int64_t halves :
        in_waves ? std::vector<std::int64_t>{1, 2, 3, 4} : std::vector<std::int64_t>{2, 3, 4, 6}) {
-    const std::int64_t held = std::min(of_one_f_one_b * halves / 2, layout.micro_batches() * layout.vpp);
+    const std::int64_t held =
+        std::min(of_one_f_one_b * halves / 2, layout.micro_batches() * layout.vpp * layout.slices());
     const PipelineChoice choice{.most_held = std::max<std::int64_t>(held, layout.vpp)};
     if (choice != pipelines_.back()) pipelines_.push_back(choice);
   }

@@ -38,7 +38,8 @@ StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches)
 }
 
 std::int64_t enough_micro_batches(const Layout& layout) {
-  const std::int64_t least = layout.pp == 1 ? 2 : kRounds * layout.pp;
+  // A deep warm-up needs as many before it shows what a rank holds.
+  const std::int64_t least = layout.pp == 1 ? 2 : std::max(kRounds * layout.pp, layout.warm_up_depth + layout.pp);
   return std::min(layout.layer_groups(), least);
 }
 

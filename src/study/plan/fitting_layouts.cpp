@@ -69,6 +69,7 @@ std::string changed_flags(const Layout& from, const Layout& to) {
   if (to.zero_shards != from.zero_shards) add(fmt::format("--zero-shards {}", to.zero_shards));
   if (from.zero_secondary > 0 && to.zero_secondary == 0) add("(no --zero-secondary)");
   if (to.layer_group != from.layer_group) add(fmt::format("--layer-group {}", to.layer_group));
+  if (from.warm_up_depth > 0 && to.warm_up_depth == 0) add("(no --warm-up-depth)");
   if (from.has_slices() && !to.has_slices()) add("(no --slices)");
   if (to.recompute != from.recompute) add(fmt::format("--recompute {}", name_of(to.recompute)));
   if (to.micro_batch != from.micro_batch) add(fmt::format("--micro-batch {}", to.micro_batch));
@@ -92,6 +93,7 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
   if (layout.pp > 1 || layout.micro_batches() % layout.layer_group != 0) layout.layer_group = 1;
   if (layout.pp == 1) layout.slice_tokens.clear();
   if (layout.pp != now.pp) {
+    layout.warm_up_depth = 0;
     layout.stage_layers.clear();
     layout.vpp = 1;
     if (row_of(layout.schedule).several_chunks) layout.schedule = PipelineSchedule::one_f_one_b;

@@ -51,6 +51,7 @@ const std::vector<KeyRule>& rules() {
       {"grad-dtype", ValueType::choice, 0, {"fp32", "bf16", "fp16"}},
       {"clip-grad", ValueType::number},
       {"schedule", ValueType::choice, 0, schedule_names()},
+      {"warm-up-depth", ValueType::integer},
       {"stage-layers", ValueType::list},
       {"slices", ValueType::list},
       {"mesh-order", ValueType::list},
