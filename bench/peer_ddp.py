@@ -48,6 +48,10 @@ class Trainer:
         torch.manual_seed(0)
         model = peer_gpt.Gpt(options)
         self.clip = options.clip
+        # PyTorch 1.13 over gloo mixes up the collectives that PowerSGD's hook starts for several buckets: one holds all.
+        one_bucket = hook == "powersgd"
+        dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << (32 if one_bucket else 20)
+        bucket = 4096 if one_bucket else bucket
         self.net = DistributedDataParallel(model, bucket_cap_mb=bucket, gradient_as_bucket_view=True)
         if hook == "fp16":
             self.net.register_comm_hook(None, default_hooks.fp16_compress_hook)
