@@ -16,7 +16,7 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::int64_t kRanks = 2, kStepsOfRun = 7;
+constexpr std::int64_t kLateRanks = 2, kLateSteps = 7;
 
 struct LateCase {
   std::string name;
@@ -33,7 +33,7 @@ std::vector<LateCase> late_cases() {
           {"ep 2, zero 1, uneven", {.ep = 2, .expert_exchange = ExpertExchange::uneven, .zero = 1}, true}};
 }
 
-Transformer model_of(const LateCase& c) {
+Transformer late_model(const LateCase& c) {
   Transformer model = test::tiny_gpt();
   model.layers = 4;
   model.heads = model.kv_heads = 2;
@@ -44,21 +44,21 @@ Transformer model_of(const LateCase& c) {
 }
 
 // One sequence a rank and step; a single rank passes them one after the other.
-PlanRequest request_of(const LateCase& c, std::int64_t ranks) {
+PlanRequest late_request(const LateCase& c, std::int64_t ranks) {
   Layout layout = ranks == 1 ? Layout{} : c.layout;
   layout.micro_batch = 1;
-  const std::int64_t sequences = kRanks / c.layout.tp;
+  const std::int64_t sequences = kLateRanks / c.layout.tp;
   const std::int64_t replicas = ranks / layout.tp;
-  return test::PlannedLayout::request_of(model_of(c), layout, ranks, sequences / replicas);
+  return test::PlannedLayout::request_of(late_model(c), layout, ranks, sequences / replicas);
 }
 
 WholePlan plan_of_one_rank(const LateCase& c) {
-  const PlanRequest request = request_of(c, 1);
+  const PlanRequest request = late_request(c, 1);
   return overlapped_plan(request, test::build(request), "serial", {});  // nothing overlaps
 }
 
 WholePlan late_plan(const LateCase& c, bool cut) {
-  const PlanRequest request = request_of(c, kRanks);
+  const PlanRequest request = late_request(c, kLateRanks);
   const SharedGraph graph = test::build(request);
   const DecisionSpace space(request, graph);
   Decisions decisions = space.start();
@@ -77,11 +77,11 @@ struct LateRun {
   fs::path folder = {};    // of checkpoints; empty: none
   std::int64_t every = 0;  // steps
   std::int64_t from = 0;   // the checkpoint that it goes on from; 0: none
-  std::int64_t steps = kStepsOfRun;
+  std::int64_t steps = kLateSteps;
   std::int64_t validate_every = 0;
 };
 
-TrainResult train(const WholePlan& plan, const LateRun& run = {}) {
+TrainResult train_late(const WholePlan& plan, const LateRun& run = {}) {
   TrainSettings settings;
   settings.steps = run.steps;
   settings.schedule.warmup = 3;  // so that an update of the wrong step shows
@@ -107,7 +107,7 @@ TrainResult train(const WholePlan& plan, const LateRun& run = {}) {
   return result;
 }
 
-void expect_near(std::span<const double> found, std::span<const double> expected) {
+void expect_near_losses(std::span<const double> found, std::span<const double> expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t step = 0; step < found.size(); ++step) {
     EXPECT_NEAR(found[step] / expected[step], 1, 1e-5) << "step " << step;
@@ -117,12 +117,12 @@ void expect_near(std::span<const double> found, std::span<const double> expected
 TEST(LateRun, TrainsWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   for (const LateCase& c : late_cases()) {
-    const std::vector<double> expected = train(plan_of_one_rank(c)).losses;
+    const std::vector<double> expected = train_late(plan_of_one_rank(c)).losses;
     EXPECT_LT(expected.back(), expected.front());
     for (const bool cut : {false, true}) {
       if (cut && !c.experts) continue;
       SCOPED_TRACE(fmt::format("{}{}", c.name, cut ? ", experts in parts" : ""));
-      expect_near(train(late_plan(c, cut)).losses, expected);
+      expect_near_losses(train_late(late_plan(c, cut)).losses, expected);
     }
   }
 }
@@ -133,13 +133,13 @@ TEST(LateRun, GoesOnFromEveryCheckpoint) {
   for (const LateCase& c : late_cases()) {
     SCOPED_TRACE(c.name);
     const test::ScratchFolder alone("late_alone"), together("late_together");
-    const std::vector<double> expected = train(plan_of_one_rank(c), {.folder = alone.path(), .every = 2}).losses;
+    const std::vector<double> expected = train_late(plan_of_one_rank(c), {.folder = alone.path(), .every = 2}).losses;
     const WholePlan plan = late_plan(c, false);
-    expect_near(train(plan, {.folder = together.path(), .every = 2}).losses, expected);
+    expect_near_losses(train_late(plan, {.folder = together.path(), .every = 2}).losses, expected);
     for (const std::int64_t step : {2, 4, 6, 7}) {
       const std::vector<TensorKind> kinds{TensorKind::weight, TensorKind::first_moment, TensorKind::second_moment};
-      const auto found = test::whole_tensors(together.path() / checkpoint_name(step), model_of(c), kinds);
-      const auto wanted = test::whole_tensors(alone.path() / checkpoint_name(step), model_of(c), kinds);
+      const auto found = test::whole_tensors(together.path() / checkpoint_name(step), late_model(c), kinds);
+      const auto wanted = test::whole_tensors(alone.path() / checkpoint_name(step), late_model(c), kinds);
       ASSERT_EQ(found.size(), wanted.size());
       for (const auto& [key, values] : wanted) {
         for (std::size_t i = 0; i < values.size(); ++i) {
@@ -147,17 +147,17 @@ TEST(LateRun, GoesOnFromEveryCheckpoint) {
         }
       }
     }
-    const std::vector<double> rest = train(plan, {.folder = together.path(), .from = 4}).losses;
-    expect_near(rest, std::span(expected).subspan(4));
+    const std::vector<double> rest = train_late(plan, {.folder = together.path(), .from = 4}).losses;
+    expect_near_losses(rest, std::span(expected).subspan(4));
   }
 }
 
 TEST(LateRun, ValidatesWithTheWeightsOfTheStep) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   const LateCase c = late_cases()[1];
-  const TrainResult alone = train(plan_of_one_rank(c), {.validate_every = 3});
-  const TrainResult together = train(late_plan(c, false), {.validate_every = 3});
-  expect_near(together.losses, alone.losses);
+  const TrainResult alone = train_late(plan_of_one_rank(c), {.validate_every = 3});
+  const TrainResult together = train_late(late_plan(c, false), {.validate_every = 3});
+  expect_near_losses(together.losses, alone.losses);
   ASSERT_EQ(together.validation.size(), alone.validation.size());
   ASSERT_EQ(alone.validation.size(), 3U);  // after steps 3, 6 and 7
   for (std::size_t i = 0; i < alone.validation.size(); ++i) {

@@ -21,7 +21,7 @@ Plan plan_of_one_micro_batch(int zero) {
 }
 
 // Whoever reads a late value of its own step is late too, and so are all writers of a value.
-void close(Plan& plan) {
+void close_lateness(Plan& plan) {
   const std::vector<std::vector<OpId>> writers = writers_of(plan.graph);
   for (bool changed = true; changed;) {
     changed = false;
@@ -86,19 +86,19 @@ TEST(Late, ReadsReachAsFarAsIterationsWrittenOut) {
       for (const OpId id : late.graph.operations.ids()) {
         late.issues[id].late = may_be_late(late.graph.op(id)) && random() % 8 == 0;
       }
-      close(late);
+      close_lateness(late);
       ASSERT_EQ(unfolded_waits(late), written_out(late)) << "zero " << zero << ", draw " << draw;
     }
   }
 }
 
-std::string refusal(const Plan& plan) {
+std::string late_refusal(const Plan& plan) {
   const CheckedPlan checked = check_plan(plan);
   return checked.violation ? checked.violation->message : "";
 }
 
 template <class Wanted>
-OpId find_operation(const Plan& plan, const Wanted& wanted) {
+OpId find_late_candidate(const Plan& plan, const Wanted& wanted) {
   for (const OpId id : plan.graph.operations.ids()) {
     if (wanted(plan.graph.op(id))) return id;
   }
@@ -108,35 +108,37 @@ OpId find_operation(const Plan& plan, const Wanted& wanted) {
 
 TEST(Late, RefusesWhatDoesNotFit) {
   const Plan plan = plan_of_one_micro_batch(0);
-  const OpId forward = find_operation(plan, [](const Operation& op) { return op.phase == Phase::forward; });
-  const OpId gradient = find_operation(
+  const OpId forward = find_late_candidate(plan, [](const Operation& op) { return op.phase == Phase::forward; });
+  const OpId gradient = find_late_candidate(
       plan, [](const Operation& op) { return op.phase == Phase::weight_grad && op.per_micro_batch && op.layer == 1; });
   const auto with = [&](OpId id) {
     Plan late = plan;
     late.issues[id].late = true;
     return late;
   };
-  EXPECT_NE(refusal(with(forward)).find("only weight gradients and what a step does once may be"), std::string::npos)
-      << refusal(with(forward));
+  EXPECT_NE(late_refusal(with(forward)).find("only weight gradients and what a step does once may be"),
+            std::string::npos)
+      << late_refusal(with(forward));
   // Its reduction and its update are not late: they would read what the next pass writes.
-  EXPECT_NE(refusal(with(gradient)).find("before the pass that writes it"), std::string::npos)
-      << refusal(with(gradient));
+  EXPECT_NE(late_refusal(with(gradient)).find("before the pass that writes it"), std::string::npos)
+      << late_refusal(with(gradient));
 
   const PlanRequest several = test::request(test::small_gpt(2), parse_cluster("local:2"), {}, 2);
   Plan of_two = make_whole_plan(several, test::build(several), "serial").plan();
   of_two.issues[gradient].late = true;
-  close(of_two);
-  EXPECT_NE(refusal(of_two).find("late operations and 2 micro-batches"), std::string::npos) << refusal(of_two);
+  close_lateness(of_two);
+  EXPECT_NE(late_refusal(of_two).find("late operations and 2 micro-batches"), std::string::npos)
+      << late_refusal(of_two);
 }
 
 // The order of a plan without late operations does not fit late ones: the next forward has read the weights by then.
 TEST(Late, OrderMustLetForwardFindItsWeights) {
   Plan plan = plan_of_one_micro_batch(0);
-  const OpId gradient = find_operation(
+  const OpId gradient = find_late_candidate(
       plan, [](const Operation& op) { return op.phase == Phase::weight_grad && op.per_micro_batch && op.layer == 1; });
   plan.issues[gradient].late = true;
-  close(plan);
-  EXPECT_NE(refusal(plan).find("deadlock"), std::string::npos) << refusal(plan);
+  close_lateness(plan);
+  EXPECT_NE(late_refusal(plan).find("deadlock"), std::string::npos) << late_refusal(plan);
 }
 
 }  // namespace

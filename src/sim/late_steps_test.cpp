@@ -15,7 +15,7 @@
 namespace weft::test {
 namespace {
 
-double step_ns(const PlanRequest& r, const SharedGraph& graph, const Overlap& overlap) {
+double late_step_ns(const PlanRequest& r, const SharedGraph& graph, const Overlap& overlap) {
   const WholePlan made = overlapped_plan(r, graph, "weft", overlap);
   return simulate_plan(made, CostModel(made.plan().graph, Cluster(r.cluster), r.profile)).period_ns;
 }
@@ -37,7 +37,7 @@ TEST(LateSteps, AreNotBelowTheBound) {
         Overlap overlap = space.overlap(decisions);
         overlap.weave = {.enabled = true, .late_layers = static_cast<std::int32_t>(random() % 5)};
         SCOPED_TRACE(fmt::format("{} on {}, draw {}", model.name, cluster, draw));
-        EXPECT_GE(step_ns(r, graph, overlap), bound * (1 - 1e-6));
+        EXPECT_GE(late_step_ns(r, graph, overlap), bound * (1 - 1e-6));
       }
     }
   }
@@ -58,9 +58,9 @@ TEST(LateSteps, HideReductionsUnderTheNextForward) {
   Overlap overlap;
   overlap.beside.reductions = true;
   overlap.weave.enabled = true;
-  const double in_turn = step_ns(r, graph, overlap);
+  const double in_turn = late_step_ns(r, graph, overlap);
   overlap.weave.late_layers = 0;
-  const double late = step_ns(r, graph, overlap);
+  const double late = late_step_ns(r, graph, overlap);
   EXPECT_LT(late, in_turn);
   // Forward is all that was added to what may hide a transfer.
   EXPECT_GE(late, in_turn - forward_ns);

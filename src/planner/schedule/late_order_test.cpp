@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-Overlap with_late(const DecisionSpace& space, std::mt19937_64& random) {
+Overlap late_overlap(const DecisionSpace& space, std::mt19937_64& random) {
   Decisions decisions = space.start();
   for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
     decisions.chosen[d] = static_cast<std::size_t>(random() % space.options(d));
@@ -30,7 +30,7 @@ Overlap with_late(const DecisionSpace& space, std::mt19937_64& random) {
   return overlap;
 }
 
-std::string fault_of(const WholePlan& made) {
+std::string late_fault(const WholePlan& made) {
   const auto found = verify_plan(made, {.memory_limit = {}, .check_memory = false});
   return found ? found->message : "safe";
 }
@@ -52,8 +52,8 @@ TEST(LateOrder, MakesSafePlans) {
       const SharedGraph graph = test::build(r);
       const DecisionSpace space(r, graph);
       for (int draw = 0; draw < test::rounds(2); ++draw) {
-        const WholePlan made = overlapped_plan(r, graph, "weft", with_late(space, random));
-        ASSERT_EQ(fault_of(made), "safe");
+        const WholePlan made = overlapped_plan(r, graph, "weft", late_overlap(space, random));
+        ASSERT_EQ(late_fault(made), "safe");
         ASSERT_EQ(test::find_damage(made.plan(), random(), 3).value_or("safe"), "safe");
         with_late_operations += has_late(made.plan()) ? 1 : 0;
         with_late_gradients += summarize_late(made.plan()).weight_grads > 0 ? 1 : 0;
@@ -65,7 +65,7 @@ TEST(LateOrder, MakesSafePlans) {
 }
 
 // Moves a section of the order, or turns the lateness of an operation round.
-void change(Plan& plan, std::mt19937_64& random) {
+void change_late_plan(Plan& plan, std::mt19937_64& random) {
   std::vector<IssueSlot>& order = plan.classes.front().order;
   if (random() % 3 == 0) {
     const auto id = make_id<OpId>(random() % plan.issues.size());
@@ -86,14 +86,14 @@ TEST(LateOrder, WhatTheVerifierAcceptsRuns) {
     const PlanRequest r = test::request(model, parse_cluster("local:16,nic=200Mb/s"), layout, 1);
     const SharedGraph graph = test::build(r);
     const DecisionSpace space(r, graph);
-    WholePlan made = overlapped_plan(r, graph, "weft", with_late(space, random));
+    WholePlan made = overlapped_plan(r, graph, "weft", late_overlap(space, random));
     for (int draw = 0; draw < 50 && summarize_late(made.plan()).weight_grads == 0; ++draw) {
-      made = overlapped_plan(r, graph, "weft", with_late(space, random));
+      made = overlapped_plan(r, graph, "weft", late_overlap(space, random));
     }
     ASSERT_GT(summarize_late(made.plan()).weight_grads, 0);
     for (int i = 0; i < test::rounds(60); ++i) {
       Plan changed = made.plan();
-      change(changed, random);
+      change_late_plan(changed, random);
       if (check_plan(changed, {.memory_limit = {}, .check_memory = false}).violation) {
         ++rejected;
         continue;

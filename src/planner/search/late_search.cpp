@@ -22,6 +22,7 @@ void PlanSearcher::add_late(std::vector<Overlap>& overlaps, std::vector<Outcome>
   const auto base = std::min_element(known_.begin(), known_.end(), better);
   if (base == known_.end()) return;
   Decisions decisions = base->first;
+  decisions.chosen[DecisionSpace::kWeaveVisits] = 0;  // which is most of the work: only once all else is decided
   std::int32_t late_layers = 0;
   Outcome best;
   double left = late_budget_;
