@@ -130,7 +130,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"compress-min", {"100", {{"compress", "gradients=int8"}}}},
       {"clip-grad", {"1"}},
       {"schedule", {"gpipe", stages}},
-      {"warm-up-depth", {"3", stages}},
+      {"warm-up-depth", {"1", stages}},
       {"stage-layers", {"1,3", stages}},
       {"mesh-order", {"dp,tp,cp,pp"}},
       {"device-map", {"1,0"}},
