@@ -199,7 +199,7 @@ class FramePlacer {
 // where blocks are woven into each other, and where a backward is split into two blocks.
 bool frees_within_passes(const ClassPlan& plan) {
   return has_woven_passes(plan) || std::any_of(plan.blocks.begin(), plan.blocks.end(),
-                                           [](const IssueBlock& b) { return b.kind == BlockKind::weight_grad; });
+                                               [](const IssueBlock& b) { return b.kind == BlockKind::weight_grad; });
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class EarlyEncoding {
     if (encodings.empty()) return;
     time_chain(encodings);
     take_by_link(replicas, 0);
-    take_by_link(transfers, 0);  // some read what replicas leave
+    take_in_waves(transfers);  // some read what replicas leave
     if (urgent_) order_rest(rest);
     std::vector<OpId> early = encodings;
     early.insert(early.end(), replicas.begin(), replicas.end());
@@ -151,6 +151,24 @@ class EarlyEncoding {
       ended_[id.index()] = free;
       transfers.push_back(id);
     }
+  }
+
+  // Legs of one transfer read each other; each wave of them has a queue of its own.
+  void take_in_waves(std::vector<OpId>& transfers) {
+    std::vector<OpId> taken, rest = transfers;
+    while (!rest.empty()) {
+      const std::set<OpId> waiting(rest.begin(), rest.end());
+      std::vector<OpId> wave, later;
+      for (const OpId id : rest) {
+        bool waits = false;
+        for_each_source(id, [&](OpId writer) { waits |= waiting.contains(writer); });
+        (waits ? later : wave).push_back(id);
+      }
+      take_by_link(wave, 0);
+      taken.insert(taken.end(), wave.begin(), wave.end());
+      rest = std::move(later);
+    }
+    transfers = std::move(taken);
   }
 
   double begun_or_encoded(OpId id) const {
