@@ -54,7 +54,7 @@ ordered_json value_line(const Plan& plan, std::size_t id) {
 }
 
 // The programs that a plan's transfers name, each once, in the order in which they are first named.
-std::vector<ProgramRef> programs_of(const Plan& plan) {
+std::vector<ProgramRef> carried_programs_of(const Plan& plan) {
   std::vector<ProgramRef> programs;
   for (const Operation& op : plan.graph.operations) {
     if (!op.communication || !op.communication->program) continue;
@@ -220,7 +220,7 @@ void write_plan_json(std::ostream& out, const Plan& plan) {
       << ",\n\"layout\":" << json_text(layout_to_json(plan.layout))
       << ",\n\"micro_batches\":" << plan.graph.micro_batches;
   if (plan.thread_blocks > 0) out << ",\n\"thread_blocks\":" << plan.thread_blocks;
-  const std::vector<ProgramRef> programs = programs_of(plan);
+  const std::vector<ProgramRef> programs = carried_programs_of(plan);
   if (!programs.empty()) {
     out << ",\n\"programs\":";
     write_lines(out, programs.size(), "", [&](std::size_t i) { return json_text(carried_to_json(*programs[i])); });

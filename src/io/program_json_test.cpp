@@ -33,7 +33,7 @@ TEST(ProgramJson, ReadsBackEveryGeneratorsProgram) {
   }
 }
 
-std::string refusal(const std::string& path, const nlohmann::json& value) {
+std::string refusal_of_program(const std::string& path, const nlohmann::json& value) {
   nlohmann::json json = nlohmann::json::parse(json_text(carried_to_json({"t", make_program({.ranks = 2})})));
   json[nlohmann::json::json_pointer(path)] = value;
   try {
@@ -45,14 +45,16 @@ std::string refusal(const std::string& path, const nlohmann::json& value) {
 }
 
 TEST(ProgramJson, RefusesMistakesWithTheirPlace) {
-  EXPECT_EQ(refusal("/name", "ring"), "");
-  EXPECT_NE(refusal("/pieces", 0).find("plan.json: programs[0]: key 'pieces': value 0"), std::string::npos);
-  EXPECT_NE(refusal("/programs", nlohmann::json::array()).find("2 programs, one for every rank"), std::string::npos);
-  EXPECT_NE(
-      refusal("/programs/1/blocks/0/steps/0/0", "sned").find("programs[1]: blocks[0]: steps[0]: instruction 'sned'"),
-      std::string::npos);
-  EXPECT_NE(refusal("/programs/0/blocks/0/steps/0/2", -1).find("is not an integer in 0.."), std::string::npos);
-  EXPECT_NE(refusal("/programs/0/blocks/0/steps/0", "x").find("this is not [kind"), std::string::npos);
+  EXPECT_EQ(refusal_of_program("/name", "ring"), "");
+  EXPECT_NE(refusal_of_program("/pieces", 0).find("plan.json: programs[0]: key 'pieces': value 0"), std::string::npos);
+  EXPECT_NE(refusal_of_program("/programs", nlohmann::json::array()).find("2 programs, one for every rank"),
+            std::string::npos);
+  EXPECT_NE(refusal_of_program("/programs/1/blocks/0/steps/0/0", "sned")
+                .find("programs[1]: blocks[0]: steps[0]: instruction 'sned'"),
+            std::string::npos);
+  EXPECT_NE(refusal_of_program("/programs/0/blocks/0/steps/0/2", -1).find("is not an integer in 0.."),
+            std::string::npos);
+  EXPECT_NE(refusal_of_program("/programs/0/blocks/0/steps/0", "x").find("this is not [kind"), std::string::npos);
 }
 
 TEST(ProgramFolder, KeepsProgramsAndShrugsAtBrokenFiles) {
