@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
 
 #include "base/test_folder.hpp"
@@ -206,6 +207,76 @@ TEST(ZeroPlusPlusRun, AddsUpWhatEveryRankHas) {
       for (const float value : values) largest = std::max(largest, std::abs(value));
       for (std::size_t i = 0; i < values.size(); ++i) {
         ASSERT_NEAR(found.at(name)[i], values[i], 0.002 * largest) << name << " on " << ranks;
+      }
+    }
+  }
+}
+
+TEST(ZeroPlusPlusRun, ComputesWithWeightsThatWentThroughTheFormat) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const ScratchFolder scratch("weft-zpp-weights");
+  const fs::path plain = scratch.path() / "plain", at = plain / checkpoint_name(1);
+  train({.layout = {}, .ranks = 1, .policy = "serial", .folder = plain});
+  for (const CompressionFormat format : {CompressionFormat::int8, CompressionFormat::int4, CompressionFormat::bf16}) {
+    for (const std::int64_t ranks : {2, 4}) {
+      // The same state with weights that were encoded and decoded in `ranks` shards.
+      const fs::path rounded = scratch.path() / fmt::format("rounded-{}-{}", name_of(format), ranks);
+      fs::copy(at, rounded, fs::copy_options::recursive);
+      Tensors weights = saved_tensors(plain, 1, TensorKind::weight);
+      change_shards(weights, ranks,
+                    [&](std::span<float> shard) { std::ranges::copy(through(format, shard), shard.begin()); });
+      const CheckpointManifest manifest = read_checkpoint(at);
+      ASSERT_EQ(manifest.files.size(), 1U);
+      std::vector<NamedTensor> stored = read_safetensors(at / manifest.files.front().name);
+      std::map<std::string, StoredPiece> pieces;
+      for (const StoredPiece& piece : manifest.files.front().pieces) {
+        if (piece.kind == TensorKind::weight) pieces[piece.name()] = piece;
+      }
+      const auto shapes = test::shapes_of(test::tiny_gpt());
+      int changed = 0;
+      for (NamedTensor& tensor : stored) {
+        if (!pieces.contains(tensor.name)) continue;
+        const StoredPiece& piece = pieces.at(tensor.name);
+        const std::vector<float>& whole = weights.at(piece.tensor);
+        const std::vector<float> before = tensor.data;
+        const std::int64_t width = std::ssize(whole) / shapes.at(piece.tensor).front();
+        for (std::int64_t e = piece.elements.begin; e < piece.elements.end; ++e) {
+          const std::int64_t row = piece.rows.begin + e / piece.columns.size();
+          tensor.data[e - piece.elements.begin] = whole[row * width + piece.columns.begin + e % piece.columns.size()];
+        }
+        changed += tensor.data != before ? 1 : 0;
+      }
+      ASSERT_GT(changed, 5);
+      // In their places: what else the file says stays as it is.
+      std::fstream file(rounded / manifest.files.front().name, std::ios::in | std::ios::out | std::ios::binary);
+      for (const NamedTensor& tensor : stored) {
+        if (!pieces.contains(tensor.name)) continue;
+        file.seekp(pieces.at(tensor.name).offset);
+        file.write(reinterpret_cast<const char*>(tensor.data.data()),
+                   static_cast<std::streamsize>(tensor.data.size() * sizeof(float)));
+      }
+      file.close();
+      ASSERT_TRUE(file.good());
+      for (const std::int64_t secondary : {0, 2}) {
+        if (secondary == ranks) continue;
+        SCOPED_TRACE(fmt::format("{} on {} ranks, secondary {}", name_of(format), ranks, secondary));
+        EncodedRun expected{.layout = {.zero = 3},
+                            .ranks = ranks,
+                            .micro_batches = 2,
+                            .from = rounded,
+                            .described = at,
+                            .repeats = false};
+        EncodedRun found = expected;
+        found.from = at;
+        found.layout.compress_weights = format;
+        found.layout.zero_secondary = secondary;
+        expected.folder = scratch.path() / fmt::format("expected-{}-{}-{}", name_of(format), ranks, secondary);
+        found.folder = scratch.path() / fmt::format("found-{}-{}-{}", name_of(format), ranks, secondary);
+        EXPECT_EQ(train(found), train(expected));
+        EXPECT_EQ(saved_tensors(found.folder, 1, TensorKind::first_moment),
+                  saved_tensors(expected.folder, 1, TensorKind::first_moment));
+        // The shards themselves are not rounded.
+        EXPECT_EQ(saved_tensors(found.folder, 1, TensorKind::weight), saved_tensors(plain, 1, TensorKind::weight));
       }
     }
   }

@@ -127,7 +127,7 @@ TEST(LayoutValidation, OfSlices) {
              l.dp = 4;
            },
            {"--slices", "--pp above 1"}},
-          {[](Layout& l) { l.schedule = PipelineSchedule::zb_h1; }, {"--slices", "gpipe and 1f1b", "zb-h1"}},
+          {[](Layout& l) { l.schedule = PipelineSchedule::v_half; }, {"--slices", "v-half"}},
           {[](Layout& l) { l.micro_batch = 2; }, {"--slices", "--micro-batch 1, not 2"}},
           {[](Layout& l) {
              l.cp = 2;

@@ -162,7 +162,7 @@ TEST(PlanFileOfUnequalNodes, ReadsBackAsTheSamePlan) {
 }
 
 TEST(PlanFile, HoldsThePartsAndInnerGroupsOfPrograms) {
-  Plan plan = plan_of({"", "gpt2", 1, "local:4", Layout{}, 1});
+  Plan plan = plan_of({"", "gpt2", 1, "local:4", {.tp = 4}, 1});
   Communication* reduction = nullptr;
   for (Operation& op : plan.graph.operations) {
     if (op.communication) reduction = &*op.communication;
@@ -178,7 +178,7 @@ TEST(PlanFile, HoldsThePartsAndInnerGroupsOfPrograms) {
 }
 
 TEST(PlanFile, CarriesProgramsByValueOnce) {
-  Plan plan = plan_of({"", "gpt2", 1, "local:4", Layout{}, 1});
+  Plan plan = plan_of({"", "gpt2", 1, "local:4", {.tp = 4}, 1});
   const ProgramRef ring(CarriedProgram{"ring.xml", make_program({.ranks = 4, .parts = 3, .in_place = true})});
   std::int64_t named = 0;
   for (Operation& op : plan.graph.operations) {
@@ -255,7 +255,7 @@ TEST(PlanFile, WithoutStagesHasNoKeysForThem) {
 
 // Files from before there were parts have none of the two keys.
 TEST(PlanFile, WithoutPartsIsInOnePartWithoutInnerGroups) {
-  Plan plan = plan_of({"", "gpt2", 1, "local:4", Layout{}, 1});
+  Plan plan = plan_of({"", "gpt2", 1, "local:4", {.tp = 4}, 1});
   for (Operation& op : plan.graph.operations) {
     if (!op.communication) continue;
     op.communication->algorithm = Algorithm::ring;

@@ -30,7 +30,7 @@ TEST(Report, OfAPlanHoldsWhatJsonPrints) {
   shown["policies"][best].erase("explanation");
   EXPECT_EQ(shown, printed);
   ASSERT_EQ(page.sources[0].timelines.size(), 2U);
-  EXPECT_EQ(page.sources[0].timelines[0].policy, page.sources[0].summary["best"]);
+  EXPECT_EQ(page.sources[0].timelines[0].policy, page.sources[0].summary["best"].get<std::string>());
 }
 
 TEST(Report, PutsFoldersTimelinesAndSummariesOnOnePage) {
