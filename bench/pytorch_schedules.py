@@ -23,7 +23,7 @@ CLASSES = {
     "GPipe": (True, False, "gpipe"),
     "1F1B": (True, False, "1f1b"),
     "Interleaved1F1B": (False, False, "interleaved"),
-    "LoopedBFS": (False, False, "breadth-first"),
+    "LoopedBFS": (False, False, None),  # goes back through micro-batches from the last to the first
     "InterleavedZeroBubble": (False, False, None),
     "ZBVZeroBubble": (False, True, "zbv"),
     "DualPipeV": (False, True, "dualpipev"),

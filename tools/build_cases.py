@@ -212,6 +212,7 @@ ANSWERS = [
                 *(f"export out/plan.json --to {to}" for to in ("megatron", "deepspeed", "torchtitan", "nccl-tuner"))]),
     ("device-map", [f"plan {TINY} --cluster uneven.json --pp 2 --global-batch 64 --device-map auto --policy serial --json",
                     f"plan {TINY} --cluster dgx-a100:1 --dp 8 --device-map 7,6,5,4,3,2,1,0 --policy serial"]),
+    ("power-cap", [f"plan {TINY} --cluster dgx-h100:1 --global-batch 16 --power-cap 500 --policy serial --json"]),
     ("pipeline-auto", [f"plan {TINY} --cluster dgx-a100:1 --pp 4 --schedule auto --global-batch 32 --policy weft --budget 0.2 --json"]),
     ("seed", [f"plan {TINY} --cluster dgx-a100:2 --tp 2 --pp 2 --global-batch 32 --policy weft --seed 7 --budget 0.5 --json"]),
     ("megatron-args", [f"plan --megatron-args launch.sh --cluster dgx-h100:2 --json {SEARCH}"]),

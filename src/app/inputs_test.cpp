@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "--zero 1"},
         BadCase{"--model llama2-7b --cluster gpu:1 --products fp8", "--products fp8", "weft run"},
         BadCase{"--model llama2-7b --cluster local:2 --cuda-graphs full", "--cuda-graphs", "--graphs"},
-        BadCase{"--model llama2-7b --cluster local:2 --power-cap 500", "--power-cap", "weft run"},
+        BadCase{"--model llama2-7b --cluster local:2 --power-cap 500", "--power-cap", "rated power of cpu"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --mesh-order tp,dp", "--mesh-order", "pp"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --pp 2 --schedule hanayo --vpp 3", "--schedule hanayo",
                 "two model chunks per pipeline rank for every wave (--vpp 2, 4, 6, ...), not 3"},

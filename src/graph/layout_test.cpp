@@ -111,31 +111,34 @@ TEST(LayoutValidation, OfLayerGroups) {
 
 TEST(LayoutValidation, OfSlices) {
   const Layout good{.tp = 2, .dp = 2, .pp = 2, .global_batch = 4, .seq = 64, .zero = 1, .slice_tokens = {32, 20, 12}};
-  expect_rejected(
-      model_preset("llama2-7b"), good, 8,
-      {
-          {[](Layout& l) { l.slice_tokens = {64}; }, {"--slices", "2 or more"}},
-          {[](Layout& l) { l.slice_tokens = {32, 0, 32}; }, {"--slices", "0 tokens", "1..64"}},
-          {[](Layout& l) { l.slice_tokens = {32, 16}; }, {"--slices", "sums to 48", "--seq is 64"}},
-          {[](Layout& l) {
-             l.sequence_parallel = true;
-             l.slice_tokens = {33, 31};
-           },
-           {"--slices", "33 tokens", "--tp 2"}},
-          {[](Layout& l) {
-             l.pp = 1;
-             l.dp = 4;
-           },
-           {"--slices", "--pp above 1"}},
-          {[](Layout& l) { l.schedule = PipelineSchedule::v_half; }, {"--slices", "v-half"}},
-          {[](Layout& l) { l.micro_batch = 2; }, {"--slices", "--micro-batch 1, not 2"}},
-          {[](Layout& l) {
-             l.cp = 2;
-             l.dp = 1;
-           },
-           {"--slices", "--cp 1, not 2"}},
-          {[](Layout& l) { l.zero = 2; }, {"--slices", "--zero 0 and 1, not 2"}},
-      });
+  expect_rejected(model_preset("llama2-7b"), good, 8,
+                  {
+                      {[](Layout& l) { l.slice_tokens = {64}; }, {"--slices", "2 or more"}},
+                      {[](Layout& l) { l.slice_tokens = {32, 0, 32}; }, {"--slices", "0 tokens", "1..64"}},
+                      {[](Layout& l) { l.slice_tokens = {32, 16}; }, {"--slices", "sums to 48", "--seq is 64"}},
+                      {[](Layout& l) {
+                         l.sequence_parallel = true;
+                         l.slice_tokens = {33, 31};
+                       },
+                       {"--slices", "33 tokens", "--tp 2"}},
+                      {[](Layout& l) {
+                         l.pp = 1;
+                         l.dp = 4;
+                       },
+                       {"--slices", "--pp above 1"}},
+                      {[](Layout& l) {
+                         l.schedule = PipelineSchedule::v_half;
+                         l.vpp = 2;
+                       },
+                       {"--slices", "zb-h2", "v-half"}},
+                      {[](Layout& l) { l.micro_batch = 2; }, {"--slices", "--micro-batch 1, not 2"}},
+                      {[](Layout& l) {
+                         l.cp = 2;
+                         l.dp = 1;
+                       },
+                       {"--slices", "--cp 1, not 2"}},
+                      {[](Layout& l) { l.zero = 2; }, {"--slices", "--zero 0 and 1, not 2"}},
+                  });
   EXPECT_EQ(good.slice(1), (ElementRange{32, 52}));
   EXPECT_EQ(message(good, model_preset("mixtral-8x7b"), 8),
             "--slices: is for models without experts, and mixtral-8x7b has 8");

@@ -65,7 +65,7 @@ std::int64_t interleaved_warm_up(const Layout& layout, std::int64_t stage, bool 
 }
 
 // Every micro-batch passes a chunk before the first goes on to the next chunk (Lamy-Poirier 2023; LoopedBFS of
-// PyTorch).
+// PyTorch, which goes back through micro-batches from the last to the first).
 PipelineOrders chunk_after_chunk(const Layout& layout, bool) {
   std::vector<PipelinePass> order;
   for (const BlockKind kind : {BlockKind::forward, BlockKind::backward}) {

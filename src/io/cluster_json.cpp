@@ -233,8 +233,8 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
   const Place place(value, where);
   const JsonObject& object = place.object;
   object.allow_only(std::vector<std::string>{"name", "device", "nodes", "devices_per_node", "nodes_per_leaf", "levels",
-                                             "overrides", "emulated", "links", "collectives", "runtime",
-                                             "device_map", "topology"});
+                                             "overrides", "emulated", "links", "collectives", "runtime", "device_map",
+                                             "topology"});
   ClusterSpec spec;
   spec.name = object.string("name");
   spec.device = read_device(place);

@@ -97,7 +97,7 @@ std::vector<WeftSegment> segments_of(const std::vector<at::Tensor>& tensors) {
   return segments;
 }
 
-std::vector<at::Tensor> split(const at::Tensor& tensor, const std::vector<std::int64_t>& sizes) {
+std::vector<at::Tensor> cut_at(const at::Tensor& tensor, const std::vector<std::int64_t>& sizes) {
   std::vector<at::Tensor> parts;
   std::int64_t begin = 0;
   for (const std::int64_t size : sizes) {

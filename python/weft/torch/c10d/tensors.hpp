@@ -27,7 +27,7 @@ std::int64_t elements_of(const std::vector<at::Tensor>& tensors);
 at::Tensor flat(const at::Tensor& tensor, WeftWork& work, bool is_output);
 std::vector<WeftSegment> segments_of(const std::vector<at::Tensor>& tensors);
 // Parts of a contiguous tensor along its first dimension, as views.
-std::vector<at::Tensor> split(const at::Tensor& tensor, const std::vector<std::int64_t>& sizes);
+std::vector<at::Tensor> cut_at(const at::Tensor& tensor, const std::vector<std::int64_t>& sizes);
 
 struct NativeReduction {
   WeftType type = weft_fp32;

@@ -280,7 +280,7 @@ WeftProcessGroup::WorkPtr WeftProcessGroup::alltoall_base(at::Tensor& output, at
     require_equal(static_cast<std::int64_t>(splits.size()), size_, "alltoall", "splits");
     require_equal(sum, tensor.size(0), "alltoall", "a sum of splits");
   }
-  all_to_all(work, split(from, outgoing), split(to, incoming));
+  all_to_all(work, cut_at(from, outgoing), cut_at(to, incoming));
   return finished(work);
 }
 
