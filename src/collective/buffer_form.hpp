@@ -9,8 +9,8 @@
 namespace weft {
 
 // The program with this form of buffers, and why it has none. In place, where the program would read an input that it
-// has overwritten by then (the verifier says so), it works on a copy of the input. With two buffers, the input is copied to where the program works first,
-// and a reduce_scatter's result to the output last.
+// has overwritten by then (the verifier says so), it works on a copy of the input. With two buffers, the input is
+// copied to where the program works first, and a reduce_scatter's result to the output last.
 struct BufferForm {
   Program program;
   std::string fault;  // in words; empty: the program is proven for every timing
