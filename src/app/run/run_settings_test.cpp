@@ -12,6 +12,7 @@
 #include "app/test_cli.hpp"
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
+#include "cluster/presets.hpp"
 #include "collective/algorithms.hpp"
 #include "io/msccl/msccl_xml.hpp"
 #include "io/profile_json.hpp"
@@ -23,7 +24,8 @@ using FlagValues = std::map<std::string, std::string>;  // "true": a toggle; "":
 
 // Where a rank reports to, what it does about others' silence, and flags whose values
 // others of this list have, or follow from them (dp: devices over tp, pp and cp).
-const std::set<std::string> kMayDiffer = {"out",
+const std::set<std::string> kMayDiffer = {"cache",
+                                          "out",
                                           "json",
                                           "record",
                                           "processes",
@@ -42,6 +44,9 @@ const std::set<std::string> kMayDiffer = {"out",
 const std::set<std::string> kRefused = {"ep-forwarding",     "dispatch-fp8", "precision", "grad-dtype",
                                         "router-group-topk", "framework",    "products",  "fp8-param-gather",
                                         "cuda-graphs",       "power-cap"};
+
+// `nvidia-smi topo -m` of two GPUs.
+constexpr const char* kMatrixOfTwo = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-1\nGPU1\tNV2\t X \t0-1\n";
 
 const FlagValues kUsual = {
     {"layers", "2"},  {"hidden", "32"},     {"heads", "4"},        {"seq", "16"},
@@ -68,7 +73,8 @@ AgreedSettings settings_of(const FlagValues& given) {
   flags.parse(arguments);
   Launch launch;
   launch.kind = LaunchKind::mpi;
-  launch.ranks = 2;
+  const std::string& cluster = values.at("cluster");
+  launch.ranks = cluster.empty() ? 2 : parse_cluster(cluster).nodes;
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   RunOptions options = read_run_options(flags, launch);
   options.lengths = lengths;
@@ -122,7 +128,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"zero", {"1"}},
       {"zero-shards", {"1", {{"zero", "1"}}}},
       {"zero-replicas", {"2", {{"zero", "1"}}}},
-      {"zero-secondary", {"2", {{"zero", "3"}}}},
+      {"zero-secondary", {"2", {{"zero", "3"}, {"cluster", "local:4,nic=200Mb/s"}}}},
       {"layer-group", {"2", {{"zero", "2"}}}},
       {"slices", {"2", {{"pp", "2"}, {"layers", "4"}, {"micro-batch", "1"}}}},
       {"sequence-parallel", {"true", {{"tp", "2"}}}},
@@ -137,6 +143,8 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"stage-layers", {"1,3", stages}},
       {"mesh-order", {"dp,tp,cp,pp"}},
       {"device-map", {"1,0"}},
+      {"topology", {"local:2,nic=100Mb/s"}},
+      {"nvlink", {"50GB/s", {{"topology", folder.write("matrix.txt", kMatrixOfTwo)}}}},
       {"program", {"all_reduce=" + folder.write("ring.xml", write_msccl_xml(ring_of_two))}},
       {"bucket-size", {"1000"}},
       {"bucket-mib", {"1"}},
