@@ -54,14 +54,17 @@ void PlanSearcher::add_layer_order(std::vector<Overlap>& overlaps, std::vector<O
       order = candidates[i].second;
     }
   };
+  const auto uncut_of = [](Decisions cut) {
+    cut.chosen[DecisionSpace::kForwardRows] = cut.chosen[DecisionSpace::kBackwardRows] = 0;
+    return cut;
+  };
   // Smaller groups hold less memory and hide less: they are for steps that do not fit otherwise.
   const bool hides_layer_traffic = request_.layout.tp > 1 || request_.layout.ep > 1;
   const std::vector<LayerOrder> orders = layer_orders(request_.model.layers, graph_->micro_batches);
   for (std::size_t i = 0; i < orders.size() && left > 0 && !(best.can_run && best.fits);) {
     std::vector<std::pair<Decisions, LayerOrder>> candidates;
     const std::int32_t group = orders[i].micro_batches;
-    Decisions uncut = decisions;
-    uncut.chosen[DecisionSpace::kForwardRows] = uncut.chosen[DecisionSpace::kBackwardRows] = 0;
+    const Decisions uncut = uncut_of(decisions);
     for (; i < orders.size() && orders[i].micro_batches == group; ++i) {
       candidates.push_back({decisions, orders[i]});
       // Abreast, micro-batches hide each other's traffic: layers need not be cut for that.
@@ -70,14 +73,23 @@ void PlanSearcher::add_layer_order(std::vector<Overlap>& overlaps, std::vector<O
     try_all(candidates);
   }
   if (!best.can_run) return;
-  for (const DecisionSpace::Dimension d : kSearchedAgain) {
-    std::vector<std::pair<Decisions, LayerOrder>> candidates;
-    for (std::size_t option = 0; option < space_.options(d); ++option) {
-      if (option == decisions.chosen[d]) continue;
-      candidates.push_back({decisions, order});
-      candidates.back().first.chosen[d] = option;
+  // What hides the traffic of layers better, cuts or micro-batches abreast, shows only when the rest fits it.
+  constexpr int kRounds = 2;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const DecisionSpace::Dimension d : kSearchedAgain) {
+      std::vector<std::pair<Decisions, LayerOrder>> candidates;
+      for (std::size_t option = 0; option < space_.options(d); ++option) {
+        if (option == decisions.chosen[d]) continue;
+        candidates.push_back({decisions, order});
+        candidates.back().first.chosen[d] = option;
+      }
+      try_all(candidates);
     }
-    try_all(candidates);
+    if (!hides_layer_traffic) break;
+    LayerOrder other = order;
+    other.abreast = order.abreast == 1 ? 2 : 1;
+    try_all({{decisions, other}, {uncut_of(decisions), other}});
+    if (order.abreast != other.abreast) break;
   }
   Overlap overlap = space_.overlap(decisions);
   overlap.order.by_layers = order;
