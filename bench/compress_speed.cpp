@@ -108,9 +108,12 @@ class SpeedOfFormat {
 };
 
 int run(const std::vector<std::string>& arguments) {
-  const auto only = arguments.empty() ? std::nullopt : parse_compression_format(arguments[0]);
-  if (!arguments.empty() && (!only || *only == CompressionFormat::none)) {
-    fail("'{}': the first argument is one of {}", arguments[0], compression_format_names());
+  CompressionFormat only = CompressionFormat::none;  // all of them
+  if (!arguments.empty()) {
+    only = parse_compression_format(arguments[0]).value_or(CompressionFormat::none);
+    if (only == CompressionFormat::none) {
+      fail("'{}': the first argument is one of {}", arguments[0], compression_format_names());
+    }
   }
   std::size_t mebibytes = 64;
   if (arguments.size() > 1) {
@@ -123,7 +126,7 @@ int run(const std::vector<std::string>& arguments) {
   bool reached = true;
   for (int i = 1; i < kCompressionFormats; ++i) {
     const auto format = static_cast<CompressionFormat>(i);
-    if (only && format != *only) continue;
+    if (only != CompressionFormat::none && format != only) continue;
     SpeedOfFormat of_format(format, values);
     if (!of_format.is_right()) fail("{}: what was decoded and what is kept do not add up", name_of(format));
     const SpeedOfFormat::Speeds speeds = of_format.measure();
@@ -131,7 +134,7 @@ int run(const std::vector<std::string>& arguments) {
                speeds.encode_with_feedback, speeds.decode, speeds.reduce);
     if (format == CompressionFormat::int8) reached = speeds.encode >= kGoal && speeds.decode >= kGoal;
   }
-  if (!only || *only == CompressionFormat::int8) {
+  if (only == CompressionFormat::none || only == CompressionFormat::int8) {
     fmt::print("goal: int8 is encoded and decoded at {} of the copy's speed: {}\n", kGoal,
                reached ? "reached" : "missed");
   }
