@@ -75,6 +75,13 @@ def command_of(case, options):
             options.steps + 4, "--warm-up", 4, *durations, "--json"]
 
 
+def socket_settings(options):
+    """What NCCL reads; nothing where it is to choose."""
+    if not options.sockets:
+        return {}
+    return {"NCCL_SOCKET_NTHREADS": "1", "NCCL_NSOCKS_PERTHREAD": str(options.sockets)}
+
+
 class DeviceMemory:
     """The most memory of GPU 0 in use while it watches, less what was in use before; None where nothing says it."""
 
@@ -121,7 +128,7 @@ def planned_memory(case, report):
 
 def run_case(case, options, shell):
     with DeviceMemory() as memory:
-        report = shell.json(command_of(case, options))
+        report = shell.json(command_of(case, options), socket_settings(options))
     plan_bytes, beside_bytes = planned_memory(case, report)
     keys = ("step_s", "step_median_s", "predicted_step_s", "hidden_pct", "steps_s", "loss")
     return {"name": case.name, "ranks": case.ranks, "parameters": report["model"]["parameters"], "profile": report["profile"],
@@ -216,6 +223,8 @@ def arguments():
     parser.add_argument("--steps", type=int, default=10, help="that count, after 4 that do not (default: 10)")
     parser.add_argument("--calibrate-seconds", type=float, default=8, metavar="X", help="for a layout (default: 8)")
     parser.add_argument("--profile", metavar="FILE", help="durations for all layouts, instead of measuring them")
+    parser.add_argument("--sockets", type=int, default=0, metavar="N",
+                        help="sockets of a connection of NCCL (default: NCCL's own number, which is 1 on loopback)")
     parser.add_argument("--cpu", action="store_true", help="tiny models on processors: a test of this script")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, run none")
     kit.add_common_flags(parser)
