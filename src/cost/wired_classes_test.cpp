@@ -5,9 +5,7 @@
 
 #include "cluster/presets.hpp"
 #include "cluster/topology_presets.hpp"
-#include "collective/algorithms.hpp"
-#include "collective/verify/symbolic_run.hpp"
-#include "cost/program_time.hpp"
+#include "cost/program_cost.hpp"
 #include "graph/group_levels.hpp"
 #include "graph/rank_classes.hpp"
 
@@ -39,28 +37,32 @@ Topology random_wires(int devices, std::mt19937& random) {
   return topology;
 }
 
-Nanos ring_time(const Cluster& cluster, const std::vector<Rank>& members) {
-  const Program program = make_program({.ranks = std::ssize(members), .in_place = true});
-  const auto lowered = lower(program, run_symbolically(program), even_sizes(program.spec, 10'000), Bytes{4});
-  return program_time(lowered, cluster, members);
+Nanos ring_time(ProgramCosts& costs, const std::vector<Rank>& members) {
+  Operation ring;
+  ring.communication = Communication{};
+  ring.communication->collective = Collective::all_reduce;
+  ring.communication->algorithm = Algorithm::ring;
+  ring.communication->bytes = Bytes{40'000};
+  return costs.cost(ring, members).value().time;
 }
 
 // Compares every rank with the representative of its class. Returns how many classes there are.
 std::size_t expect_exact_classes(const Cluster& cluster, const Layout& layout) {
   const RankClasses found = find_rank_classes(cluster, layout, {});
+  ProgramCosts costs(cluster, default_profile());
   for (std::int32_t r = 0; r < cluster.device_count(); ++r) {
     const RankClass& own = found.classes[found.class_of[r]];
     for (const GroupKind kind : group_kinds()) {
       const std::vector<Rank> members = group_members(layout, {}, kind, Rank{r});
       const ClassGroup& group = own.group(kind);
       if (members.size() < 2 || group.ranks.size() < 2) continue;
-      EXPECT_EQ(ring_time(cluster, members), ring_time(cluster, group.ranks))
+      EXPECT_EQ(ring_time(costs, members), ring_time(costs, group.ranks))
           << name_of(kind) << " of rank " << r << " of " << own.name;
       if (group.levels.empty()) continue;
       const std::int64_t inner = group.levels[0].view.size;
       for (const Scope scope : {Scope::inner, Scope::outer}) {
         const std::vector<Rank> scoped = scoped_members(members, inner, Rank{r}, scope);
-        EXPECT_EQ(ring_time(cluster, scoped), ring_time(cluster, group.scoped(scope).ranks)) << name_of(kind);
+        EXPECT_EQ(ring_time(costs, scoped), ring_time(costs, group.scoped(scope).ranks)) << name_of(kind);
       }
     }
   }
@@ -89,6 +91,24 @@ TEST(WiredClasses, HoldForEveryRankOfRandomTopologies) {
   }
   EXPECT_GE(folded, 20U);    // ranks that are alike share a class
   EXPECT_GE(unfolded, 20U);  // where levels cannot tell ranks apart, links do
+}
+
+// Two pairs of ranks, each on both sides of one link: their rings move the same bytes over it, so that each takes as
+// long as both alone. Between pairs that share no link nothing changes.
+TEST(WiredClasses, GroupsThatMeetOnALinkWaitForEachOther) {
+  Topology topology{"bridge", {}, {}};
+  for (int i = 0; i < 4; ++i) topology.add({"d" + std::to_string(i), VertexKind::device, i});
+  const std::int32_t left = topology.add({"left", VertexKind::network_switch});
+  const std::int32_t right = topology.add({"right", VertexKind::network_switch});
+  for (const std::int32_t d : {0, 2}) topology.connect(d, left, {1e12}, Nanos{0});
+  for (const std::int32_t d : {1, 3}) topology.connect(d, right, {1e12}, Nanos{0});
+  topology.connect(left, right, {1e8}, Nanos{0});
+  ClusterSpec spec = parse_cluster("local:4,nic=100Gb/s");
+  spec.topology = SharedTopology(topology);
+  ProgramCosts costs{Cluster(spec), default_profile()};
+  // Each of two ranks sends half of 40,000 bytes twice: 400 us at 100 MB/s.
+  EXPECT_NEAR(static_cast<double>(ring_time(costs, {Rank{0}, Rank{1}}).value), 800'000, 100'000);
+  EXPECT_LT(ring_time(costs, {Rank{0}, Rank{2}}).value, 100'000);
 }
 
 // Nodes that are wired alike stay one class, however many there are.

@@ -35,7 +35,7 @@ std::string reason_of(const CollectiveChoice& choice) {
 }  // namespace
 
 std::string collective_choice_text(const std::vector<CollectiveChoice>& choices) {
-  std::string text = "\nWhat carries out the collectives (times alone on their links)\n";
+  std::string text = "\nWhat carries out the collectives (times of candidates alone on their links)\n";
   for (std::size_t i = 0; i < choices.size() && i < kMostLines; ++i) {
     const CollectiveChoice& c = choices[i];
     const std::string whose = c.classes.empty() ? "" : fmt::format(" of {}", fmt::join(c.classes, ", "));
