@@ -48,6 +48,48 @@ expect_code 0 "$netns" --ranks 3 --rate 200mbit --slow 1=50mbit --no-mpi -- tc q
 [[ $(grep -c 'tbf.*rate 200Mbit' "$work/out") == 2 ]] || fail "the other links: $(lines)"
 [[ $(grep -c 'tbf.*rate 50Mbit' "$work/out") == 1 ]] || fail "no slow link: $(lines)"
 
+echo "cables and routes of a file join hosts and switches"
+cat >"$work/wires" <<'END'
+# 0 and 1 at a switch, 2 behind 1
+link 0 s 200mbit
+link s 1 100mbit
+link 1 2 50mbit
+route 0 1 s
+route 0 2 s
+route s 0 0
+route s 1 1
+route s 2 1
+route 1 0 s
+route 1 2 2
+route 2 0 1
+route 2 1 1
+END
+show_way='if [ "$WEFT_RANK" = 0 ]; then ip -o route get 10.78.0.3 | tr -s " "; tc qdisc show dev l1; fi'
+expect_code 0 "$netns" --ranks 3 --wiring "$work/wires" --no-mpi -- sh -c "$show_way"
+grep -q '^10.78.0.3 via 10.77.1.2 dev l1 src 10.78.0.1' "$work/out" || fail "the way from 0 to 2: $(lines)"
+grep -q 'tbf.*rate 200Mbit' "$work/out" || fail "no limit on a cable: $(lines)"
+# A word gets from rank 2 to rank 0 over rank 1 and the switch.
+talk='import os, socket
+a = ("10.78.0.1", 5000)
+if os.environ["WEFT_RANK"] == "0":
+    with socket.create_server(a) as s:
+        c, who = s.accept()
+        print(who[0], c.recv(5).decode())
+elif os.environ["WEFT_RANK"] == "2":
+    for _ in range(200):
+        try:
+            socket.create_connection(a, 5).sendall(b"hello")
+            break
+        except OSError:
+            __import__("time").sleep(0.05)'
+expect_code 0 "$netns" --ranks 3 --wiring "$work/wires" --no-mpi -- python3 -c "$talk"
+[[ $(cat "$work/out") == "10.78.0.3 hello" ]] || fail "over the cables: $(cat "$work/out")"
+for bad in 'link 0 3 1mbit' 'link 0 S 1mbit' 'route 0 1 1' 'cable 0 1 1mbit' 'link 0 1 quick'; do
+  echo "$bad" >"$work/bad-wires"
+  expect_code 2 "$netns" --ranks 3 --wiring "$work/bad-wires" --no-mpi -- true
+done
+expect_code 2 "$netns" --ranks 3 --wiring "$work/wires" --rate 1mbit --no-mpi -- true
+
 echo "hosts have cores of their own, unless told otherwise"
 say_cores='echo "$WEFT_RANK on $(taskset -cp $$ | sed "s/.*: //")"'
 mine=$(taskset -cp $$ | sed 's/.*: //')

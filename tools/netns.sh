@@ -10,11 +10,16 @@
 # Every namespace is a host: eth0 with the address 10.78.0.(rank+1), `rate` in each direction at once (token buckets at
 # both ends of its cable), joined by a bridge. The bridge and the launcher live in a namespace of their own, so runs do
 # not see each other and nothing appears among the machine's own interfaces.
+#
+# With --wiring the hosts are joined by the cables of a file instead, each with a rate of its own, and packets take the
+# routes of that file; hosts and switches pass them on. A second network without limits is the launcher's. Lines:
+#   link A B RATE       a cable between two ends: ranks (0, 1, ...) or switches (names that begin with a letter)
+#   route AT RANK NEXT  what AT has for the rank leaves by its cable to NEXT
 set -euo pipefail
 
-readonly prefix=weft-netns        # namespaces are PREFIX-PID-hub and PREFIX-PID-RANK
+readonly prefix=weft-netns        # namespaces are PREFIX-PID-hub, PREFIX-PID-RANK and PREFIX-PID-x-SWITCH
 readonly run=$prefix-$$
-readonly network=10.78.0
+readonly network=10.78.0 launcher_network=10.79.0 # the second one is there with --wiring
 readonly root_port=29478
 export WEFT_NETNS_RUN=$run        # for tools/netns_agent.sh
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -25,6 +30,7 @@ usage: tools/netns.sh --ranks N [OPTION...] -- COMMAND [ARGUMENT...]
   --ranks N      namespaces, and processes of the command, one in each (1 to 200)
   --rate RATE    of every link in each direction, as tc writes it: 200mbit, 1gbit; none (default): unlimited
   --slow R=RATE  the link of rank R has another rate, in both directions
+  --wiring FILE  cables and routes between hosts instead of one bridge, see the head of this script
   --delay TIME   added one way: 100us, 5ms; default none
   --burst SIZE   what a link that was idle lets through at once; default 64kb
   --mpi WHICH    the launcher: openmpi (default) or mpich; the command must be built with the same
@@ -40,12 +46,12 @@ complain() {
   exit 2
 }
 
-ranks='' rate=none slow='' delay='' burst=64kb mpi=openmpi bound=yes
+ranks='' rate=none slow='' wiring='' delay='' burst=64kb mpi=openmpi bound=yes
 while (($#)); do
   case $1 in
     --no-mpi) mpi=none; shift ;;
     --any-core) bound=no; shift ;;
-    --ranks | --rate | --slow | --delay | --burst | --mpi)
+    --ranks | --rate | --slow | --wiring | --delay | --burst | --mpi)
       (($# >= 2)) || usage
       declare "${1#--}=$2"
       shift 2 ;;
@@ -55,12 +61,18 @@ while (($#)); do
 done
 (($#)) || usage
 if ! [[ $ranks =~ ^[1-9][0-9]{0,2}$ ]] || ((ranks > 200)); then complain "--ranks '$ranks': 1 to 200 are allowed"; fi
+launcher_for_run=$network
+[[ -z $wiring ]] || launcher_for_run=$launcher_network
 slow_rank=-1 slow_rate=none
 if [[ -n $slow ]]; then
   if ! [[ $slow =~ ^([0-9]{1,3})=(.+)$ ]] || ((BASH_REMATCH[1] >= ranks)); then
     complain "--slow '$slow': a rank below $ranks and its rate are needed, such as 3=50mbit"
   fi
   slow_rank=${BASH_REMATCH[1]} slow_rate=${BASH_REMATCH[2]}
+fi
+if [[ -n $wiring ]]; then
+  [[ $rate == none && -z $slow && -z $delay ]] || complain "--wiring: has the rates; --rate, --slow and --delay do not go with it"
+  [[ -r $wiring ]] || complain "--wiring '$wiring': is not a file that can be read"
 fi
 case $mpi in
   none) ;;
@@ -73,7 +85,7 @@ for tool in ip:iproute2 tc:iproute2 taskset:util-linux; do
 done
 ((EUID == 0)) || complain "network namespaces need root; run it with sudo"
 
-namespaces_of() { ip netns list | awk '{print $1}' | grep -E "^$1-(hub|[0-9]+)$" || true; }
+namespaces_of() { ip netns list | awk '{print $1}' | grep -E "^$1-(hub|[0-9]+|x-[a-z][a-z0-9]*)$" || true; }
 
 processes_in() {
   local namespace
@@ -102,7 +114,7 @@ remove_stale_runs() {
   while read -r stale; do
     pid=${stale##*-}
     kill -0 "$pid" 2>/dev/null || remove_run "$stale"
-  done < <(ip netns list | awk '{print $1}' | sed -nE "s/^($prefix-[0-9]+)-(hub|[0-9]+)$/\1/p" | sort -u)
+  done < <(ip netns list | awk '{print $1}' | sed -nE "s/^($prefix-[0-9]+)-(hub|[0-9]+|x-[a-z][a-z0-9]*)$/\1/p" | sort -u)
 }
 
 children=()
@@ -142,9 +154,93 @@ limit() {
     complain "--rate $own --burst $burst: tc refuses it; the kernel needs sch_tbf"
 }
 
+# limit_packets NAMESPACE DEVICE. Large packets are cut by the card on a real host, and those of several streams take
+# turns one by one. Here they pass whole: a quarter of the burst lets streams that meet share a link (with half of it,
+# three into one host lost up to a third), and packets of less than 8 KB cost processor time that the ranks would compute
+# in.
+limit_packets() {
+  local packets=16384
+  if [[ $burst =~ ^([0-9]+)kb$ ]]; then packets=$((BASH_REMATCH[1] * 256)); fi
+  ((packets >= 8192)) || packets=8192
+  ip -n "$1" link set "$2" gso_max_size "$packets" 2>/dev/null || true
+}
+
+# end_of NAME: the namespace of a rank or a switch of --wiring.
+end_of() {
+  if [[ $1 =~ ^[0-9]+$ ]] && ((10#$1 < ranks)); then
+    echo "$run-$1"
+  elif [[ $1 =~ ^[a-z][a-z0-9]*$ ]]; then
+    echo "$run-x-$1"
+  else
+    complain "--wiring $wiring: '$1' is neither a rank below $ranks nor the name of a switch"
+  fi
+}
+
+# add_cable NUMBER A B RATE: the ends of cable N are lN with the addresses 10.77.N.1 and 10.77.N.2.
+declare -A cable_to=() # "A B": the cable's number and B's address on it
+add_cable() {
+  local number=$1 a=$2 b=$3 own_rate=$4 from to end
+  from=$(end_of "$a") to=$(end_of "$b")
+  for end in "$from" "$to"; do
+    ip netns list | awk '{print $1}' | grep -qxF "$end" || ip netns add "$end"
+    ip netns exec "$end" sysctl -qw net.ipv4.ip_forward=1
+  done
+  ip -n "$from" link add "l$number" type veth peer name "l$number" netns "$to"
+  ip -n "$from" addr add "10.77.$number.1/30" dev "l$number"
+  ip -n "$to" addr add "10.77.$number.2/30" dev "l$number"
+  for end in "$from" "$to"; do
+    ip -n "$end" link set "l$number" up
+    limit_packets "$end" "l$number"
+    tc -n "$end" qdisc add dev "l$number" root tbf rate "$own_rate" burst "$burst" latency 50ms ||
+      complain "--wiring $wiring: link $a $b $own_rate: tc refuses it"
+  done
+  cable_to["$a $b"]="$number 10.77.$number.2"
+  cable_to["$b $a"]="$number 10.77.$number.1"
+}
+
+add_route() {
+  local at=$1 dst=$2 next=$3 source=() cable
+  [[ -n ${cable_to["$at $next"]:-} ]] || complain "--wiring $wiring: route $at $dst $next: there is no link $at $next"
+  read -ra cable <<<"${cable_to["$at $next"]}"
+  if [[ $at =~ ^[0-9]+$ ]]; then source=(src "$network.$((at + 1))"); fi
+  ip -n "$(end_of "$at")" route add "$network.$((dst + 1))/32" via "${cable[1]}" dev "l${cable[0]}" "${source[@]}"
+}
+
+# Every rank has eth0, whose address the others know, and ctl0 of the launcher's network.
+make_wired_network() {
+  local rank word a b c cables=0
+  ip netns add "$run-hub"
+  ip -n "$run-hub" link set lo up
+  ip -n "$run-hub" link add ctl0 type bridge
+  ip -n "$run-hub" addr add $launcher_network.254/24 dev ctl0
+  ip -n "$run-hub" link set ctl0 up
+  for ((rank = 0; rank < ranks; ++rank)); do
+    ip netns add "$run-$rank"
+    ip -n "$run-$rank" link set lo up
+    ip -n "$run-$rank" link add eth0 type veth peer name eth0-far
+    ip -n "$run-$rank" addr add "$network.$((rank + 1))/24" dev eth0
+    ip -n "$run-$rank" link set eth0-far up
+    ip -n "$run-$rank" link set eth0 up
+    ip -n "$run-hub" link add "port$rank" type veth peer name ctl0 netns "$run-$rank"
+    ip -n "$run-hub" link set "port$rank" master ctl0 up
+    ip -n "$run-$rank" addr add "$launcher_network.$((rank + 1))/24" dev ctl0
+    ip -n "$run-$rank" link set ctl0 up
+    ip netns exec "$run-$rank" sysctl -qw net.ipv4.tcp_slow_start_after_idle=0 || true
+  done
+  while read -r word a b c; do
+    case $word in
+      link) add_cable $((++cables)) "$a" "$b" "$c" ;;
+      route) add_route "$a" "$b" "$c" ;;
+      '' | '#'*) ;;
+      *) complain "--wiring $wiring: '$word' is neither link nor route" ;;
+    esac
+  done <"$wiring"
+}
+
 # The bridge is called eth0 too: launchers are told one interface for all hosts.
 make_network() {
   local rank
+  if [[ -n $wiring ]]; then make_wired_network; return; fi
   ip netns add "$run-hub"
   ip -n "$run-hub" link add eth0 type bridge
   ip -n "$run-hub" addr add $network.254/24 dev eth0
@@ -157,12 +253,7 @@ make_network() {
     ip -n "$run-$rank" link set lo up
     ip -n "$run-$rank" addr add $network.$((rank + 1))/24 dev eth0
     ip -n "$run-$rank" link set eth0 up
-    # Large packets are cut by the card on a real host, and those of several streams take turns one by one. Here they
-    # pass whole: a quarter of the burst lets streams that meet share a link (with half of it, three into one host lost up
-    # to a third), and packets of less than 8 KB cost processor time that the ranks would compute in.
-    [[ $burst =~ ^([0-9]+)kb$ ]] && packets=$((BASH_REMATCH[1] * 256)) || packets=16384
-    ((packets >= 8192)) || packets=8192
-    ip -n "$run-$rank" link set eth0 gso_max_size "$packets" 2>/dev/null || true
+    limit_packets "$run-$rank" eth0
     # As hosts of a cluster are tuned: a connection that rested for a moment between two collectives need not start slowly.
     ip netns exec "$run-$rank" sysctl -qw net.ipv4.tcp_slow_start_after_idle=0 || true
     limit $rank "$run-$rank" eth0 "$delay"
@@ -183,7 +274,7 @@ start_openmpi() {
   export OMPI_MCA_mpi_yield_when_idle
   ip netns exec "$run-hub" "$launcher" --allow-run-as-root -np "$ranks" --host "$(hosts :1)" \
     --mca plm rsh --mca plm_rsh_agent "$tools/netns_agent.sh" --mca plm_rsh_no_tree_spawn 1 \
-    --mca oob_tcp_if_include $network.0/24 --mca btl_tcp_if_include $network.0/24 \
+    --mca oob_tcp_if_include "${launcher_for_run}.0/24" --mca btl_tcp_if_include $network.0/24 \
     --mca pml ob1 --mca btl tcp,self --bind-to none "$@" <&0 &
   children+=($!)
 }
@@ -192,7 +283,7 @@ start_openmpi() {
 start_mpich() {
   export UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 MPIR_CVAR_NOLOCAL=1
   ip netns exec "$run-hub" "$launcher" -n "$ranks" -hosts "$(hosts '')" -ppn 1 \
-    -launcher ssh -launcher-exec "$tools/netns_agent.sh" -iface eth0 -localhost $network.254 "$@" <&0 &
+    -launcher ssh -launcher-exec "$tools/netns_agent.sh" -iface eth0 -localhost "${launcher_for_run}.254" "$@" <&0 &
   children+=($!)
 }
 
@@ -226,7 +317,8 @@ mapfile -t cores < <(cores_of_hosts)
 export WEFT_NETNS_CORES="${cores[*]}"
 remove_stale_runs
 make_network
-echo "netns: $ranks hosts on this machine, links $rate each way${delay:+, $delay one way} (emulated)" >&2
+if [[ -n $wiring ]]; then described="cables of $wiring"; else described="links $rate each way${delay:+, $delay one way}"; fi
+echo "netns: $ranks hosts on this machine, $described (emulated)" >&2
 case $mpi in
   openmpi) start_openmpi "$@" ;;
   mpich) start_mpich "$@" ;;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "app/test_cli.hpp"
@@ -115,6 +117,90 @@ TEST_F(Programs, AreMadeForATopologyAndKept) {
   const CliResult wrong = weft_cli(fmt::format("plan {}--topology dgx1-v100", kSmall));
   EXPECT_EQ(wrong.code, kBadInput);
   EXPECT_TRUE(contains(wrong.err, "has 8 devices; the cluster has 4")) << wrong.err;
+}
+
+// A line of devices that is not in rank order, slow in the middle: the search must find what planning every permutation
+// finds, for a pipeline (messages) and for tensor parallelism (programs).
+TEST_F(Programs, DeviceMapsAreSearchedOnATopology) {
+  const std::string line = folder_.write("line.json", R"({"topology": "line",
+    "vertices": [{"name": "a", "kind": "device"}, {"name": "b", "kind": "device"}, {"name": "c", "kind": "device"},
+                 {"name": "d", "kind": "device"}],
+    "links": [{"from": "a", "to": "c", "bandwidth": "25MB/s", "latency": "50us"},
+              {"from": "c", "to": "b", "bandwidth": "5MB/s", "latency": "50us"},
+              {"from": "b", "to": "d", "bandwidth": "25MB/s", "latency": "50us"}]})");
+  const auto step = [&](const std::string& layout, const std::string& map) {
+    const CliResult plan = weft_cli(fmt::format(
+        "plan --layers 4 --hidden 64 --heads 4 --seq 64 --micro-batch 2 --global-batch 8 --cluster local:4,nic=10Gb/s "
+        "--policy priority --cache none --json {} --topology {} {}",
+        layout, line, map));
+    EXPECT_EQ(plan.code, kOk) << plan.err;
+    return nlohmann::json::parse(plan.out)["policies"]["priority"]["step_s"].get<double>();
+  };
+  for (const std::string& layout : {std::string("--pp 4"), std::string("--tp 2")}) {
+    std::vector<int> order{0, 1, 2, 3};
+    double best = 1e9;
+    do {
+      best = std::min(best, step(layout, fmt::format("--device-map {}", fmt::join(order, ","))));
+    } while (std::next_permutation(order.begin(), order.end()));
+    const double in_order = step(layout, ""), chosen = step(layout, "--device-map auto");
+    EXPECT_DOUBLE_EQ(chosen, best) << layout;
+    EXPECT_LT(chosen, 0.9 * in_order) << layout;
+  }
+}
+
+TEST_F(Programs, ARunOnATopologyWithADeviceMapTrainsAsOneRankDoes) {
+  if (!kernels_available()) GTEST_SKIP() << "built without libtorch";
+  const std::string ring = folder_.write("ring.json", R"({"topology": "ring",
+    "vertices": [{"name": "a", "kind": "device"}, {"name": "b", "kind": "device"}, {"name": "c", "kind": "device"},
+                 {"name": "d", "kind": "device"}],
+    "links": [{"from": "a", "to": "c", "bandwidth": "100MB/s"}, {"from": "c", "to": "b", "bandwidth": "50MB/s"},
+              {"from": "b", "to": "d", "bandwidth": "100MB/s"}, {"from": "d", "to": "a", "bandwidth": "100MB/s"}]})");
+  const std::string shape = "--layers 4 --hidden 32 --heads 4 --seq 16 --global-batch 8 ";
+  const auto losses_of = [&](const CliResult& run) {
+    EXPECT_EQ(run.code, kOk) << run.err;
+    return nlohmann::json::parse(run.out)["policies"].front()["losses"].get<std::vector<double>>();
+  };
+  const std::vector<double> one =
+      losses_of(weft_cli("run --steps 4 --json " + shape + "--micro-batch 8 --cluster local:1 --policy serial"));
+  for (const std::string& layout : {std::string("--pp 4 --micro-batch 2"), std::string("--tp 2 --micro-batch 4")}) {
+    const std::string out = folder_.file("mapped" + layout.substr(2, 2));
+    const CliResult plan =
+        weft_cli(fmt::format("plan {} {} --cluster local:4,nic=1Gb/s --policy priority --topology {} --cache none "
+                             "--device-map auto --out {}",
+                             shape, layout, ring, out));
+    ASSERT_EQ(plan.code, kOk) << plan.err;
+    EXPECT_TRUE(contains(plan.out, "--device-map auto: ranks on devices")) << plan.out;
+    const CliResult verified = weft_cli(fmt::format("verify {}/plan.json", out));
+    EXPECT_EQ(verified.code, kOk) << verified.out << verified.err;
+    const std::vector<double> ranks = losses_of(weft_cli(fmt::format("run {}/plan.json --steps 4 --json", out)));
+    ASSERT_EQ(ranks.size(), one.size());
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(ranks[i], one[i], 2e-4 * one[i]) << layout;
+  }
+}
+
+// Two nodes compute at two fifths of the others' rate: their stages get fewer layers than any stage on a fast device.
+TEST(DeviceMapSearch, GivesStagesOnSlowDevicesFewerLayers) {
+  test::ScratchFolder folder("slow_devices");
+  const std::string cluster = folder.write("cluster.json", R"({"name": "mixed", "device": "a100-80", "nodes": 4,
+    "devices_per_node": 1, "levels": [{"name": "nic", "joins": "cluster", "bandwidth": "200Gb/s", "latency": "5us"}],
+    "overrides": [{"nodes": [1, 2], "device": "v100-32"}]})");
+  const CliResult plan = weft_cli(
+      "plan --model gpt2-xl --layers 16 --pp 4 --micro-batch 1 --global-batch 16 --seq 1024 --policy serial "
+      "--device-map auto --json --cluster " +
+      cluster);
+  ASSERT_EQ(plan.code, kOk) << plan.err;
+  const std::string line = nlohmann::json::parse(plan.out)["device_map"];
+  int device[4], layers[4];
+  ASSERT_EQ(std::sscanf(line.c_str(), "ranks on devices %d,%d,%d,%d, stages of %d,%d,%d,%d layers", &device[0],
+                        &device[1], &device[2], &device[3], &layers[0], &layers[1], &layers[2], &layers[3]),
+            8)
+      << line;
+  for (int slow = 0; slow < 4; ++slow) {
+    for (int fast = 0; fast < 4; ++fast) {
+      const bool differ = (device[slow] == 1 || device[slow] == 2) && (device[fast] == 0 || device[fast] == 3);
+      if (differ) EXPECT_LT(layers[slow], layers[fast]) << line;
+    }
+  }
 }
 
 TEST_F(Programs, GpusTakeThemWhereTheLibraryIsSlower) {

@@ -23,6 +23,9 @@ std::int64_t group_size(const ClusterSpec& spec) {
   return spec.devices_per_node % *size == 0 ? *size : 0;
 }
 
+// Symmetries of topologies with more devices take too long to find.
+constexpr std::int64_t kMostSymmetricDevices = 32;
+
 // What is told of a node apart from its number, and which nodes it shares links with.
 using NodeFacts = std::tuple<std::vector<std::int64_t>, std::vector<std::tuple<std::string, double, std::int64_t>>,
                              std::vector<Device>>;
@@ -57,6 +60,8 @@ DeviceKinds::DeviceKinds(const ClusterSpec& spec)
     node_kind_.push_back(found - known.begin());
     if (found == known.end()) known.push_back(std::move(facts));
   }
+  wired_ = static_cast<bool>(spec.topology);
+  if (wired_ && devices_ <= kMostSymmetricDevices) symmetry_ = std::make_shared<DeviceSymmetry>(spec);
 }
 
 DeviceKinds::Taken DeviceKinds::nothing_taken() const {
@@ -90,7 +95,38 @@ bool DeviceKinds::has_lower_equal(const Taken& taken, std::int64_t device) const
   return false;
 }
 
+bool DeviceKinds::has_lower_equal(const DeviceMap& map, std::size_t rank, const Taken& taken,
+                                  std::int64_t device) const {
+  if (!wired_) return has_lower_equal(taken, device);
+  if (!symmetry_) return false;
+  DeviceMap from(map.begin(), map.begin() + static_cast<std::ptrdiff_t>(rank)), to = from;
+  from.push_back(device);
+  to.push_back(0);
+  for (std::int64_t other = 0; other < device; ++other) {
+    to.back() = other;
+    if (!taken.devices[other] && symmetry_->can_move(from, to)) return true;
+  }
+  return false;
+}
+
+// Rank by rank the lowest device to which its own can be moved while those of the ranks before stay where they were
+// put.
+DeviceMap DeviceKinds::canonical_on_topology(const DeviceMap& map) const {
+  if (!symmetry_) return map;
+  Taken taken = nothing_taken();
+  DeviceMap from, to;
+  for (const std::int64_t device : map) {
+    from.push_back(device);
+    to.push_back(0);
+    while (to.back() < devices_ && (taken.devices[to.back()] || !symmetry_->can_move(from, to))) ++to.back();
+    if (to.back() == devices_) return map;  // the search for a symmetry gave up
+    take(taken, to.back(), true);
+  }
+  return to;
+}
+
 DeviceMap DeviceKinds::canonical(const DeviceMap& map) const {
+  if (wired_) return canonical_on_topology(map);
   // Where the nodes and groups of the map go: the first rank of each decides, the others follow.
   std::map<std::int64_t, std::int64_t> to_node, to_group;
   Taken taken = nothing_taken();
@@ -123,7 +159,7 @@ bool DeviceKinds::visit_from(DeviceMap& map, std::size_t rank, Taken& taken,
                              const std::function<bool(const DeviceMap&)>& visit) const {
   if (rank == map.size()) return visit(map);
   for (std::int64_t device = 0; device < devices_; ++device) {
-    if (taken.devices[device] || has_lower_equal(taken, device)) continue;
+    if (taken.devices[device] || has_lower_equal(map, rank, taken, device)) continue;
     map[rank] = device;
     take(taken, device, true);
     const bool go_on = visit_from(map, rank + 1, taken, visit);

@@ -35,8 +35,7 @@ FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown, double sharing
 }
 
 std::int32_t FlowNetwork::open_connection(Rank src, Rank dst) {
-  const SharedTopology& wiring = cluster_.spec().topology;
-  const Way way = wiring ? topology_way(*wiring, src, dst) : directed_links(cluster_, src, dst);
+  const Way way = cluster_.spec().topology ? wiring_way(cluster_, src, dst) : directed_links(cluster_, src, dst);
   Connection connection;
   for (std::size_t i = 0; i < way.links.size(); ++i) {
     connection.links.push_back({way.links[i], way.shares.empty() ? 1 : way.shares[i]});

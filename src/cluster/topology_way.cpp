@@ -41,6 +41,11 @@ Distances distances_from(const Topology& topology, const std::vector<std::vector
   return found;
 }
 
+// The number of a rank's device among those of the topology.
+Rank place_of(const Cluster& cluster, Rank rank) {
+  return make_id<Rank>(cluster.device_of(rank));
+}
+
 }  // namespace
 
 Way topology_way(const Topology& topology, Rank src, Rank dst) {
@@ -115,6 +120,21 @@ Topology between_ranks(const Topology& topology, const std::vector<Rank>& ranks)
   }
   drop_unconnected(result);
   return result;
+}
+
+Way wiring_way(const Cluster& cluster, Rank src, Rank dst) {
+  return topology_way(*cluster.spec().topology, place_of(cluster, src), place_of(cluster, dst));
+}
+
+Bandwidth wiring_out_of(const Cluster& cluster, Rank rank) {
+  return bandwidth_out_of(*cluster.spec().topology, place_of(cluster, rank));
+}
+
+Topology wiring_between(const Cluster& cluster, const std::vector<Rank>& ranks) {
+  std::vector<Rank> places;
+  places.reserve(ranks.size());
+  for (const Rank rank : ranks) places.push_back(place_of(cluster, rank));
+  return between_ranks(*cluster.spec().topology, places);
 }
 
 }  // namespace weft

@@ -18,4 +18,9 @@ Bandwidth bandwidth_out_of(const Topology& topology, Rank rank);
 // collective of the group cannot use them. Check with joins_all_devices whether links enough are left.
 Topology between_ranks(const Topology& topology, const std::vector<Rank>& ranks);
 
+// The same on the topology of a cluster, which it must have: ranks are on the devices of the cluster's map.
+Way wiring_way(const Cluster& cluster, Rank src, Rank dst);
+Bandwidth wiring_out_of(const Cluster& cluster, Rank rank);
+Topology wiring_between(const Cluster& cluster, const std::vector<Rank>& ranks);
+
 }  // namespace weft

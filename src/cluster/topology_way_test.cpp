@@ -47,6 +47,37 @@ TEST(TopologyWay, NetworksOfAClusterWithATopologyFollowIt) {
   EXPECT_NEAR(static_cast<double>(end->value), 1'000'600, 2);
 }
 
+// A line of three devices, 1 GB/s from the first to the second and 4 GB/s to the third. 4 MB between ranks 0 and 1 take
+// 4 ms in rank order, 1 ms where they are on the last two devices, and the slow link's time where they are on the ends.
+TEST(TopologyWay, StartsAtTheDeviceThatAMapPutsARankOn) {
+  Topology line{"line", {}, {}};
+  for (const char* name : {"a", "b", "c"}) line.add({.name = name, .node = 0});
+  line.connect(0, 1, Bandwidth{1e9}, Nanos{100});
+  line.connect(1, 2, Bandwidth{4e9}, Nanos{100});
+  ClusterSpec spec = parse_cluster("local:3,nic=100Gb/s");
+  spec.topology = SharedTopology(line);
+  struct Case {
+    std::vector<std::int64_t> map;
+    double nanoseconds;
+  };
+  for (const Case& c : {Case{{}, 4'000'100}, Case{{1, 2, 0}, 1'000'100}, Case{{2, 0, 1}, 4'000'200}}) {
+    spec.device_map = c.map;
+    const Cluster cluster(spec);
+    FlowNetwork network(cluster);
+    const std::int32_t connection = network.open_connection(Rank{0}, Rank{1});
+    const std::int32_t flow = network.start(connection, Bytes{4'000'000}, Nanos{0});
+    const auto end = network.ended(flow, Nanos{20'000'000});
+    ASSERT_TRUE(end.has_value());
+    EXPECT_NEAR(static_cast<double>(end->value), c.nanoseconds, 2);
+    const Topology between = wiring_between(cluster, {Rank{0}, Rank{1}, Rank{2}});
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(between.vertices[rank].name, line.vertices[cluster.device_of(Rank{rank})].name);
+      EXPECT_EQ(wiring_out_of(cluster, Rank{rank}).bytes_per_second,
+                bandwidth_out_of(line, make_id<Rank>(cluster.device_of(Rank{rank}))).bytes_per_second);
+    }
+  }
+}
+
 // In a cube mesh GPUs 0 and 5 have no NVLink: one of the others passes it on, over two links.
 TEST(TopologyWay, DevicesPassOnOnlyWhereNothingElseDoes) {
   const Topology t = parse_topology("dgx1-v100");

@@ -188,7 +188,6 @@ void check_overrides(const ClusterSpec& spec) {
 
 void check_device_map(const ClusterSpec& spec) {
   if (spec.device_map.empty()) return;
-  if (spec.topology) fail("device_map: ranks are on the devices of a topology in its order; leave one of the two out");
   const std::int64_t devices = spec.nodes * spec.devices_per_node;
   if (std::ssize(spec.device_map) != devices) {
     fail("device_map: {} devices, but the cluster has {}; each must be there once", spec.device_map.size(), devices);

@@ -38,10 +38,10 @@ std::optional<Nanos> time_below(Nanos limit, const ProgramRequest& request, cons
       lower(program, run_symbolically(program), even_sizes(program.spec, question.elements), question.element_size);
   double fastest = 0;
   for (const Link& link : cluster.links()) fastest = std::max(fastest, link.bandwidth.bytes_per_second);
-  if (const SharedTopology& wiring = cluster.spec().topology) {
+  if (cluster.spec().topology) {
     fastest = 0;
     for (const Rank member : question.members) {
-      fastest = std::max(fastest, bandwidth_out_of(*wiring, member).bytes_per_second);
+      fastest = std::max(fastest, wiring_out_of(cluster, member).bytes_per_second);
     }
   }
   for (const LoweredRank& rank : lowered) {

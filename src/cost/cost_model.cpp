@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "cluster/topology_way.hpp"
 #include "cost/framework.hpp"
 #include "cost/kernel_time.hpp"
 #include "cost/library_time.hpp"
@@ -40,6 +41,19 @@ void keep_busy(TransferCost& cost, double moving_seconds) {
 std::int64_t member_count(const StepGraph& graph, const Operation& transfer) {
   const Communication& c = *transfer.communication;
   return graph.classes[transfer.rank_class.index()].group(c.group).scoped(c.scope).view.size;
+}
+
+// A message over the cluster's topology takes as long as its links there need where levels say less.
+void cross_topology(const Cluster& cluster, const std::vector<Rank>& ends, const Communication& c, TransferCost& cost) {
+  if (ends.size() != 2 || c.bytes.value == 0) return;
+  const Way way = c.sends ? wiring_way(cluster, ends[0], ends[1]) : wiring_way(cluster, ends[1], ends[0]);
+  double seconds_per_byte = 0;
+  for (std::size_t i = 0; i < way.links.size(); ++i) {
+    const TopologyLink& link = (*cluster.spec().topology).links[way.links[i]];
+    seconds_per_byte = std::max(seconds_per_byte, way.shares[i] / link.bandwidth.bytes_per_second);
+  }
+  cost.latency = std::max(cost.latency, way.latency);
+  cost.own_seconds = std::max(cost.own_seconds, static_cast<double>(c.bytes.value) * seconds_per_byte);
 }
 
 }  // namespace
@@ -206,6 +220,9 @@ TransferCost CostModel::transfer(const Operation& operation) const {
       runs_program(operation) ? programs_->cost(operation, members_of(operation)) : std::nullopt;
   TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
   if (!own_programs_ && !program) fit_to_library(operation, cost);
+  if (own_programs_ && cluster_.spec().topology && operation.communication->collective == Collective::send_recv) {
+    cross_topology(cluster_, members_of(operation), *operation.communication, cost);
+  }
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
   if (profile_.framework != nullptr && moves && !operation.per_micro_batch) {

@@ -55,7 +55,7 @@ Nanos time_of(const Program& program, const ProgramQuestion& question, const Clu
 
 std::vector<MadeProgram> rank_made(const ProgramQuestion& question, const Cluster& cluster,
                                    const ProgramTimeOptions& options) {
-  const Topology wiring = between_ranks(*cluster.spec().topology, question.members);
+  const Topology wiring = wiring_between(cluster, question.members);
   const auto bytes = static_cast<double>(question.elements) * static_cast<double>(question.element_size.value);
   std::vector<MadeProgram> made;
   for (FamilyMember& member :
@@ -73,7 +73,7 @@ std::optional<MadeProgram> fastest_made(const ProgramQuestion& question, const C
                                         const ProgramTimeOptions& options, ProgramStore* store) {
   std::string key;
   if (store != nullptr) {
-    key = key_of(question, between_ranks(*cluster.spec().topology, question.members), options);
+    key = key_of(question, wiring_between(cluster, question.members), options);
     if (auto found = stored(key, question, cluster, options, *store)) return found;
   }
   std::vector<MadeProgram> made = rank_made(question, cluster, options);

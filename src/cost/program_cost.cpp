@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "cluster/wiring_signature.hpp"
 #include "collective/verify/symbolic_run.hpp"
 #include "cost/choose_program.hpp"
 #include "graph/transfer_program.hpp"
@@ -46,6 +47,29 @@ double busy_seconds(const std::vector<FabricTraffic>& traffic, const Cluster& cl
     slowest = std::max(slowest, directions * load / link.bandwidth.bytes_per_second);
   }
   return slowest;
+}
+
+// The time of a group's program while the groups that share links of the topology with it carry out the same program,
+// as they do as a rule: tensor-parallel groups during a layer, reductions at the end of a step. Levels have that in the
+// ranks on a link. It is at most what the group would take if every other one had its turn before it: the last of all
+// may be on slower links.
+Nanos time_beside_others(const std::vector<LoweredRank>& program, const Cluster& cluster,
+                         const std::vector<Rank>& members, const ProgramTimeOptions& options) {
+  const Nanos alone = program_time(program, cluster, members, options);
+  const std::vector<std::vector<Rank>> others = WiringSignatures(cluster).groups_beside(members);
+  if (others.empty()) return alone;
+  std::vector<LoweredRank> all = program;
+  std::vector<Rank> ranks = members;
+  for (const std::vector<Rank>& other : others) {
+    for (LoweredRank rank : program) {
+      for (LoweredStep& step : rank.steps) {
+        if (step.peer >= 0) step.peer += std::ssize(ranks);
+      }
+      all.push_back(std::move(rank));
+    }
+    ranks.insert(ranks.end(), other.begin(), other.end());
+  }
+  return std::min(program_time(all, cluster, ranks, options), alone * (std::ssize(others) + 1));
 }
 
 // Simulated time is in 64-bit nanoseconds, but files may name any size. A buffer for which one link needs longer is
@@ -124,7 +148,7 @@ ProgramCost ProgramCosts::simulated(const Key& key) const {
   const std::vector<LoweredRank> lowered =
       lower(program, run_symbolically(program), even_sizes(program.spec, key.elements), Bytes{key.element_size});
   ProgramCost cost;
-  cost.time = program_time(lowered, cluster_, key.members, options_);
+  cost.time = time_beside_others(lowered, cluster_, key.members, options_);
   cost.traffic = average_traffic(lowered, cluster_, key.members);
   cost.busy_seconds = busy_seconds(cost.traffic, cluster_, key.members);
   return cost;

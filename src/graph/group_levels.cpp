@@ -15,16 +15,22 @@ bool runs_share_domains(const Cluster& cluster, const std::vector<Rank>& members
 
 }  // namespace
 
-void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank self, ClassGroup& group) {
-  const GroupView& view = group.view;
-  if (!view.even || group.spans_classes()) return;
+std::int64_t inner_group_size(const Cluster& cluster, const std::vector<Rank>& members, const GroupView& view) {
+  if (!view.even) return 0;
   const auto split = std::find_if(view.within.begin(), view.within.end(), [](std::int64_t n) { return n > 1; });
-  if (split == view.within.end() || *split == view.size) return;
+  if (split == view.within.end() || *split == view.size) return 0;
   const std::int64_t inner = *split;
   const auto divides = [&](std::int64_t n) { return n % inner == 0; };
-  if (!divides(view.size) || !std::all_of(split, view.within.end(), divides)) return;
+  if (!divides(view.size) || !std::all_of(split, view.within.end(), divides)) return 0;
   const LevelId fabric = cluster.fabrics()[split - view.within.begin()];
-  if (!runs_share_domains(cluster, members, fabric, static_cast<std::size_t>(inner))) return;
+  return runs_share_domains(cluster, members, fabric, static_cast<std::size_t>(inner)) ? inner : 0;
+}
+
+void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank self, ClassGroup& group) {
+  const GroupView& view = group.view;
+  if (group.spans_classes()) return;
+  const std::int64_t inner = inner_group_size(cluster, members, view);
+  if (inner == 0) return;
 
   ClassGroup of_inner, of_outer;
   of_inner.members = of_outer.members = group.members;

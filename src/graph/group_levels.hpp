@@ -12,6 +12,9 @@ namespace weft {
 // next to each other in the group's order, and not all of them.
 void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank self, ClassGroup& group);
 
+// How many members an inner group would have; 0 where the view or the order of the members allows no levels.
+std::int64_t inner_group_size(const Cluster& cluster, const std::vector<Rank>& members, const GroupView& view);
+
 // Of the members of a group, those that `self` works with in a scope, in their order. `inner`: members of an inner
 // group (any number where the scope is the whole group).
 std::vector<Rank> scoped_members(const std::vector<Rank>& members, std::int64_t inner, Rank self, Scope scope);

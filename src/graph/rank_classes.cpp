@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "cluster/wiring_signature.hpp"
 #include "graph/group_levels.hpp"
 
 namespace weft {
@@ -131,7 +132,7 @@ struct GroupTable {
   std::vector<std::vector<Rank>> groups;
   std::vector<std::int32_t> group_of;  // by rank; -1: none
   std::vector<std::int32_t> view_of;   // by rank, index into views
-  std::vector<GroupView> views;        // distinct ones
+  std::vector<GroupView> views;        // distinct ones, or of groups that lie on the topology in different ways
 };
 
 // A pp_next or pp_prev group belongs only to its first rank.
@@ -139,8 +140,25 @@ bool belongs_to_first(GroupKind kind) {
   return kind == GroupKind::pp_next || kind == GroupKind::pp_prev;
 }
 
+// How a rank's group lies on the topology, and how its inner and outer groups do, as far as programs are simulated for
+// them: these simulations then hold for every rank of a class.
+std::vector<std::int32_t> wiring_of(const Cluster& cluster, const std::vector<Rank>& members, Rank self,
+                                    const GroupView& view, WiringSignatures& signatures) {
+  if (!cluster.spec().topology) return {};
+  const auto signature = [&](const std::vector<Rank>& ranks) {
+    return std::ssize(ranks) <= kListedMembers ? signatures.of(ranks) : -1;
+  };
+  std::vector<std::int32_t> wiring{signature(members)};
+  if (const std::int64_t inner = inner_group_size(cluster, members, view); inner > 0) {
+    for (const Scope scope : {Scope::inner, Scope::outer}) {
+      wiring.push_back(signature(scoped_members(members, inner, self, scope)));
+    }
+  }
+  return wiring;
+}
+
 GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layout, const ModelGroups& model,
-                      const Mesh& dense, const Mesh& expert) {
+                      const Mesh& dense, const Mesh& expert, WiringSignatures& signatures) {
   GroupTable table;
   table.kind = kind;
   const std::size_t ranks = dense.size();
@@ -149,14 +167,16 @@ GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layo
   const bool trivial = belongs_to_first(kind) ? layout.pp == 1 : kind == GroupKind::tied && layout.ends_meet();
   if (trivial) return table;
   table.groups = enumerate_groups(kind, layout, model, dense, expert);
-  std::map<std::tuple<std::int64_t, std::vector<std::int64_t>, bool>, std::int32_t> known;
+  using Seen = std::tuple<std::int64_t, std::vector<std::int64_t>, bool, std::vector<std::int32_t>>;
+  std::map<Seen, std::int32_t> known;
   for (std::size_t g = 0; g < table.groups.size(); ++g) {
     const std::vector<GroupView> views = group_views(cluster, table.groups[g]);
     const std::size_t owners = belongs_to_first(kind) ? 1 : table.groups[g].size();
     for (std::size_t i = 0; i < owners; ++i) {
       const std::size_t rank = table.groups[g][i].index();
       table.group_of[rank] = static_cast<std::int32_t>(g);
-      const auto [it, added] = known.try_emplace({views[i].size, views[i].within, views[i].even},
+      std::vector<std::int32_t> wiring = wiring_of(cluster, table.groups[g], table.groups[g][i], views[i], signatures);
+      const auto [it, added] = known.try_emplace(Seen{views[i].size, views[i].within, views[i].even, std::move(wiring)},
                                                  static_cast<std::int32_t>(table.views.size()));
       if (added) table.views.push_back(views[i]);
       table.view_of[rank] = it->second;
@@ -172,6 +192,7 @@ class Refinement {
         layout_(layout),
         dense_(dense_mesh(layout)),
         expert_(model.experts ? expert_mesh(layout) : dense_mesh(layout)) {
+    WiringSignatures signatures(cluster_);
     for (const GroupKind kind : group_kinds()) {
       if (!has_groups(kind, layout_, model)) {
         GroupTable empty;
@@ -180,7 +201,7 @@ class Refinement {
         empty.view_of = empty.group_of;
         tables_.push_back(std::move(empty));
       } else {
-        tables_.push_back(make_table(kind, cluster_, layout_, model, dense_, expert_));
+        tables_.push_back(make_table(kind, cluster_, layout_, model, dense_, expert_, signatures));
       }
     }
     start();

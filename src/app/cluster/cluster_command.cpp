@@ -120,9 +120,10 @@ int run_cluster_show_command(const Arguments& arguments, std::ostream& out, std:
   Flags flags("cluster show",
               "Shows the devices and links of a machine, where every rank sits, its slowest cut and its bisection.",
               "weft cluster show dgx1-v100 --svg dgx1.svg");
-  flags.positional("topology",
-                   "a name (dgx1-v100, dgx2, dgx-a100:2, dgx-h100, mi250, gb200-nvl72, local:4), or a file: "
-                   "our JSON, a cluster, NCCL's XML, nvidia-smi topo -m, TACCL, ASTRA-sim, TACOS");
+  flags.positional(
+      "topology",
+      "a name (dgx1-v100, dgx2, dgx-a100:2, dgx-h100, mi250, gb200-nvl72, local:4), or a file: "
+      "our JSON, a cluster, NCCL's XML, hwloc's (lstopo --of xml), nvidia-smi topo -m, TACCL, ASTRA-sim, TACOS");
   declare_topology_flags(flags);
   flags.value("svg", "FILE", "also draw it there");
   flags.value("save", "FILE", "also write it there as our JSON (docs/topology-format.md)");

@@ -40,6 +40,8 @@ class XmlElement {
   void rename(std::string what) { what_ = std::move(what); }
   bool has(const char* attribute) const { return !node_.attribute(attribute).empty(); }
   std::string text(const char* attribute) const;
+  // The text between the element's tags.
+  std::string content() const { return node_.text().get(); }
   std::int64_t integer(const char* attribute, std::int64_t min, std::int64_t max) const;
   // The position in `names`; an unknown one gets the nearest name suggested.
   std::size_t one_of(const char* attribute, std::span<const std::string> names) const;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/msccl/xml_reader.hpp"
 
 namespace weft {
 namespace {
@@ -56,7 +55,6 @@ class NcclReader {
       : topology_{file_name, {}, {}}, nvlink_(nvlink) {}
 
   Topology read(const XmlElement& system) {
-    if (system.tag() != "system") system.complain("is not <system>, with which NCCL's topologies begin");
     std::vector<std::int32_t> hosts;
     for (const XmlElement& cpu : system.all_children()) {
       if (cpu.tag() != "cpu") continue;
@@ -147,9 +145,8 @@ class NcclReader {
 
 }  // namespace
 
-Topology read_nccl_topology(const std::string& text, const std::string& file_name, std::optional<Bandwidth> nvlink) {
-  const XmlFile file(text, file_name);
-  return NcclReader(file_name, nvlink).read(file.root());
+Topology read_nccl_topology(const XmlElement& system, const std::string& file_name, std::optional<Bandwidth> nvlink) {
+  return NcclReader(file_name, nvlink).read(system);
 }
 
 }  // namespace weft

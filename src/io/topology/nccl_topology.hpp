@@ -5,12 +5,12 @@
 #include <string>
 
 #include "cluster/topology.hpp"
+#include "io/msccl/xml_reader.hpp"
 
 namespace weft {
 
-// Throws Error with the file, the line and the element; also in a build without pugixml. `nvlink` is the bandwidth of
-// one NVLink or xGMI link; without it, what NCCL and RCCL themselves assume for the device. PCIe and NICs are left out
-// where NVLink alone joins all devices.
-Topology read_nccl_topology(const std::string& text, const std::string& file_name, std::optional<Bandwidth> nvlink);
+// `nvlink` is the bandwidth of one NVLink or xGMI link; without it, what NCCL and RCCL themselves assume for the
+// device. PCIe and NICs are left out where NVLink alone joins all devices.
+Topology read_nccl_topology(const XmlElement& system, const std::string& file_name, std::optional<Bandwidth> nvlink);
 
 }  // namespace weft

@@ -5,11 +5,11 @@
 #include "base/error.hpp"
 #include "io/cluster_json.hpp"
 #include "io/json/json_reader.hpp"
-#include "io/topology/nccl_topology.hpp"
 #include "io/topology/nvidia_smi_matrix.hpp"
 #include "io/topology/simulator_topologies.hpp"
 #include "io/topology/taccl_topology.hpp"
 #include "io/topology/topology_json.hpp"
+#include "io/topology/xml_topology.hpp"
 
 namespace weft {
 namespace {
@@ -38,7 +38,7 @@ Topology read_topology_file(const std::string& text, const std::string& file_nam
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) fail("{}: is empty", file_name);
   if (text[first] == '{') return read_json_file(text, file_name);
-  if (text[first] == '<') return read_nccl_topology(text, file_name, nvlink);
+  if (text[first] == '<') return read_xml_topology(text, file_name, nvlink);
   if (text.find("npus_count") != std::string::npos) return read_astra_sim_network(text, file_name);
   if (text[first] >= '0' && text[first] <= '9') return read_tacos_links(text, file_name);
   return read_nvidia_smi_matrix(text, file_name, nvlink.value_or(kUsualNvlink));

@@ -1,5 +1,5 @@
-// Reads a topology, whatever wrote the file: our JSON, a cluster (docs/cluster-format.md), TACCL, NCCL's XML, or the
-// table of nvidia-smi. The text itself says which it is.
+// Reads a topology, whatever wrote the file: our JSON, a cluster (docs/cluster-format.md), TACCL, NCCL's XML or
+// hwloc's, or the table of nvidia-smi. The text itself says which it is.
 #pragma once
 
 #include <optional>

@@ -42,27 +42,37 @@ std::vector<CollectiveChoice> collective_choices(const PlanStudy& study, std::si
   const auto programs = std::make_shared<ProgramCosts>(cluster, profile);
   const CostModel cost(graph, cluster, profile, programs);
   const bool library = cluster.spec().execution.collectives == CollectiveMaker::library;
-  std::map<std::tuple<Collective, GroupKind, Scope, std::int64_t, std::string>, CollectiveChoice> choices;
+  using Transfers = std::tuple<Collective, GroupKind, Scope, std::int64_t>;
+  std::map<std::tuple<Transfers, std::string, Nanos>, CollectiveChoice> choices;
   for (const Operation& op : graph.operations) {
     if (!op.communication || op.communication->collective == Collective::send_recv) continue;
     const Communication& c = *op.communication;
     const ClassGroup& group = graph.classes[op.rank_class.index()].group(c.group).scoped(c.scope);
     if (group.ranks.size() < 2 || c.bytes.value == 0) continue;
     const std::string chosen = program_in_words(c);
-    CollectiveChoice& choice = choices[{c.collective, c.group, c.scope, c.bytes.value, chosen}];
+    const Nanos time = cost.alone(op);
+    CollectiveChoice& choice = choices[{{c.collective, c.group, c.scope, c.bytes.value}, chosen, time}];
+    const std::string& class_name = graph.classes[op.rank_class.index()].name;
+    if (std::ranges::find(choice.classes, class_name) == choice.classes.end()) choice.classes.push_back(class_name);
     if (choice.transfers++ > 0) continue;
     choice.collective = name_of(c.collective);
     choice.group = name_of(c.group);
     choice.members = std::ssize(group.ranks);
     choice.bytes = c.bytes;
     choice.chosen = library && c.algorithm != Algorithm::carried ? "library, " + chosen : chosen;
-    choice.time = cost.alone(op);
+    choice.time = time;
+    choice.spans_classes = group.spans_classes();
     choice.wanted = c.program && std::ranges::find(study.inputs.programs, c.program) != study.inputs.programs.end();
     choice.candidates =
         library ? beside_library(op, cost, *programs, group.ranks) : programs->candidates(op, group.ranks);
   }
+  std::map<Transfers, int> kinds;  // how many lines each gets
+  for (const auto& [key, choice] : choices) ++kinds[std::get<0>(key)];
   std::vector<CollectiveChoice> listed;
-  for (auto& [key, choice] : choices) listed.push_back(std::move(choice));
+  for (auto& [key, choice] : choices) {
+    if (kinds[std::get<0>(key)] == 1) choice.classes.clear();
+    listed.push_back(std::move(choice));
+  }
   std::ranges::stable_sort(listed, std::greater<>(), &CollectiveChoice::bytes);
   return listed;
 }

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// Transfers of one plan that are the same collective, group and size.
+// Transfers of one plan that are the same collective, group and size, and take the same time on their links.
 struct CollectiveChoice {
   std::string collective, group;
   std::int64_t members = 0;
@@ -18,6 +18,9 @@ struct CollectiveChoice {
   std::string chosen;
   Nanos time;           // alone, as the plan is priced
   bool wanted = false;  // because the user names it
+  // The rank classes that take part, where others have the same transfers on other links.
+  std::vector<std::string> classes;
+  bool spans_classes = false;  // one program for members that see different links
   // Alone, fastest first: what ours, the library and programs made for the topology take.
   std::vector<std::pair<std::string, Nanos>> candidates;
 };
