@@ -295,4 +295,4 @@ def first_plan(parameters: Sequence[Parameter], ranks: int) -> Plan:
     in_turn = [Parameter(p.name, p.elements, p.element_bytes, p.element_type, float(i), float(count - i))
                for i, p in enumerate(parameters)]
     transfers = transfers_of(Profile(in_turn, 0, 0, 0, 0), 4 * KIB * KIB)
-    return Plan(ranks, False, 1, list(parameters), transfers)
+    return Plan(ranks, False, 1, in_turn, transfers)
