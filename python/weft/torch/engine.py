@@ -18,6 +18,10 @@ from .errors import ModuleChanged, NotSupported, StepChanged
 from .plan import Part, Plan
 from .update import DeferredUpdate
 
+# Parameters that one call of the optimizer updates while forward waits for others. A call costs the host as much as a few small
+# parameters; with too many, what is waited for arrives meanwhile and waits itself.
+UPDATED_TOGETHER = 8
+
 
 class Slot:
     """One parameter and where its gradient is on its way."""
@@ -32,6 +36,7 @@ class Slot:
         self.sent = False    # in this step
         self.loaded = False  # its gradient was looked at, and can travel
         self.pending = False
+        self.was_late = False  # still pending when backward began: a gradient of it would be one of old values
         self.used = True         # by this rank; when it has landed, by any
         self.was_used = False    # an update has used a gradient of it
         self.keeps_zeros = False  # zero_grad leaves zeros, so unused steps update it too, as without Weft
@@ -62,9 +67,10 @@ class Engine:
         self.new_plan_wanted = False  # by any rank, in the last step whose transfers have all landed
         self._next, self._landed, self._sending = 0, 0, False  # transfers: to start next, landed; a step's gradients leave
         self._arrived: deque = deque()
+        self._late: List[Slot] = []
         for slot in slots:
             slot.transfers = []
-            slot.gradient, slot.sent, slot.loaded, slot.pending = None, False, False, False
+            slot.gradient, slot.sent, slot.loaded, slot.pending, slot.was_late = None, False, False, False, False
         for transfer in self.transfers:
             for slot in transfer.slots:
                 slot.transfers.append(transfer)
@@ -85,18 +91,45 @@ class Engine:
             self._refuse(slot)
         if not self._sending:
             self._begin_round()
+        self._note(slot)
+        while self._next < len(self.transfers) and not self.transfers[self._next].missing:
+            self._start(self._next)
+            self._next += 1
+
+    def last_of_transfers(self) -> List[Slot]:
+        """Of each transfer the parameter whose gradient was measured to come last."""
+        return list({max(transfer.slots, key=lambda slot: (self.plan.parameters[slot.index].ready, slot.index)): None
+                     for transfer in self.transfers})
+
+    def send_what_is_there(self, slot: Optional[Slot] = None) -> None:
+        """Looks at the gradients of whole transfers instead of being told of each. For steps of one backward pass that begin without
+        gradients: there, one that exists is what it will be. If it is not, its version tells so at the step."""
+        if slot is not None and (slot.pending or slot.sent):
+            self._refuse(slot)
+        if not self._sending:
+            self._begin_round()
+        while self._next < len(self.transfers):
+            transfer = self.transfers[self._next]
+            for member in transfer.slots:
+                if not member.sent:
+                    if member.parameter.grad is None:
+                        return
+                    self._note(member)
+            self._start(self._next)
+            self._next += 1
+
+    def _note(self, slot: Slot) -> None:
+        if slot.was_late:
+            self._refuse(slot)
         gradient = slot.gradient = slot.parameter.grad
         if gradient is not None:
             slot.version = gradient._version
         slot.sent = True
         for transfer in slot.transfers:
             transfer.missing -= 1
-        while self._next < len(self.transfers) and not self.transfers[self._next].missing:
-            self._start(self._next)
-            self._next += 1
 
     def _refuse(self, slot: Slot) -> None:
-        if slot.pending:
+        if slot.pending or slot.was_late:
             raise StepChanged(f"{slot.name} was used before the forward of its module, or of "
                               f"{self.plan.parameters[slot.index].gate or 'one that owns it'}, which it was not in the measured steps")
         raise StepChanged(f"{slot.name} got a gradient after its gradient had left: more backward passes than the "
@@ -131,6 +164,8 @@ class Engine:
         """What backward did not reach: gradients of earlier passes, or none."""
         for slot in self.slots:
             if not slot.sent:
+                if slot.parameter.grad is None:
+                    slot.was_late = False  # it was not used
                 self.send(slot)
 
     # --- gradients arrive ---
@@ -169,6 +204,12 @@ class Engine:
 
     def _begin_round(self) -> None:
         """At the first gradient of a step. What the last forward did not use is still pending."""
+        if self.pending_left or self._late:
+            for slot in self._late:
+                slot.was_late = False
+            self._late = [slot for slot in self.slots if slot.pending]
+            for slot in self._late:
+                slot.was_late = True
         self.settle_all()
         self.note_landed()
         self._sending = True
@@ -212,10 +253,11 @@ class Engine:
         if self._landed == len(self.transfers):
             return [slot for slot in self.slots if slot.pending]
         here = [slot for slot in needed if not slot.left]
-        while not here and self._arrived:
-            slot = self._arrived.popleft()
-            if slot.pending:
-                here = [slot]
+        if not here:
+            while self._arrived and len(here) < UPDATED_TOGETHER:
+                slot = self._arrived.popleft()
+                if slot.pending:
+                    here.append(slot)
         return here
 
     def settle(self, slots: Sequence[Slot]) -> None:

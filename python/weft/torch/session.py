@@ -48,6 +48,8 @@ class Session:
         self._sharding = Sharding(shard, model, self._slots, optimizer, wire) if shard else None
         self._clock = StepClock(device)
         self._begun, self._passes, self._syncs, self._pass_open = False, 0, True, False
+        self._adds_up = False  # this step's gradients are added to others: under no_sync, or what was there before
+        self._ever_added_up = False
         self._measured_steps, self._plans = 0, 0
         self._inputs, self._measured_inputs, self._other_inputs = None, set(), 0
         self._own_seconds, self._step_own_seconds, self._watched = 0.0, [], True
@@ -159,12 +161,18 @@ class Session:
             first = min(range(len(self._slots)), key=lambda i: (self.plan.parameters[i].ready, i))
             slots, modules = [self._slots[first]], {"": self.model}
         else:
-            slots = self._slots
+            slots = self._engine.last_of_transfers() if self._looks_by_transfer() else self._slots
             modules = {name: module for name, module in self._modules.items() if name == "" or name in self._gates
                        or (self.measuring and (module._parameters or module._modules))}
+        self._by_transfer = slots is not self._slots and not self.plan.aside
         self._step_handles += [module.register_forward_pre_hook(self._gate(name)) for name, module in modules.items()]
         for slot in slots:
             self._hook_gradient(slot)
+
+    def _looks_by_transfer(self) -> bool:
+        """Whether it is enough to be told of one gradient of each transfer."""
+        return (not self.measuring and not self._sharding and self.plan.across_steps and self.plan.passes == 1
+                and not self._ever_added_up)
 
     def _after_synchronizing(self, method):
         def call(_, *values, **named):
@@ -213,6 +221,7 @@ class Session:
     def no_sync(self):
         """Gradients of backward passes within only add up, as with DDP; they travel in the first pass after it."""
         before, self._syncs = self._syncs, False
+        self._adds_up = self._ever_added_up = True
         try:
             yield
         finally:
@@ -262,6 +271,8 @@ class Session:
             if not (self.plan and self.plan.aside and self._steps % CHECKED_STEPS):
                 self._watch.require_unchanged()
             self._engine.settle(self._gates.get(None, []))
+        if self._by_transfer and any(slot.parameter.grad is not None for slot in self._slots):
+            self._adds_up = True  # zeros of zero_grad, in the first step of a plan, or the user's own
         self.wire.at(f"step {self._steps + 1}")
         if self.plan and self.plan.across_steps:
             self._recorder.begin(time.monotonic())
@@ -308,7 +319,10 @@ class Session:
             if self._recorder.steps:
                 self._recorder.steps[-1].readies.append((slot.name, time.monotonic()))
             try:
-                engine.send(slot)
+                if not self._by_transfer:
+                    engine.send(slot)
+                elif not self._adds_up:  # else gradients may be there that are not whole: they leave when backward ends
+                    engine.send_what_is_there(slot)
             except Exception as error:
                 self.wire.fail(f"{type(error).__name__}: {error}")
                 raise
@@ -319,6 +333,9 @@ class Session:
         self._pass_open = False
         self._passes += 1
         if not self.measuring and self.plan.across_steps:
+            if self._by_transfer and self._passes == self.plan.passes:
+                with self._told_to_others():
+                    self._engine.send_what_is_there()
             return
         with self._told_to_others():
             if self.measuring:
@@ -370,7 +387,7 @@ class Session:
         elif replans:
             with self._told_to_others():
                 self._measure_again()
-        self._begun, self._passes, self._inputs = False, 0, None
+        self._begun, self._passes, self._inputs, self._adds_up = False, 0, None, False
         self._watched = self._engine.watches = self._steps % WATCHED_STEPS == 0
         return loss
 
