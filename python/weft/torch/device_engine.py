@@ -64,7 +64,9 @@ class DeviceEngine(Engine):
     def _load(self, slot: Slot) -> None:
         if slot.gradient is None:
             raise StepChanged(f"{slot.name} got no gradient in this step; on GPUs every step must use every parameter")
-        super()._load(slot)
+        if slot.gradient.is_sparse or slot.gradient.dtype != slot.parameter.dtype:
+            raise NotSupported(f"{slot.name}: a gradient that is sparse or of another type than its parameter")
+        slot.left, slot.loaded = len(slot.transfers), True
         if slot.gradient.data_ptr() != self._places[slot.index].data_ptr():
             self._to_copy.append(slot)
 

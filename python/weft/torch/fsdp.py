@@ -191,7 +191,7 @@ class FsdpHooks:
                          for p in self.profile.parameters]
         rehearse(wire, Profile(bytes_of_step, self.profile.compute, 0.0, 0.0, 0.0))
         self.communicators, self._thread_blocks = wire.lanes, wire.thread_blocks
-        wire.leave()
+        wire.close()
 
     def _measured(self):
         order = sorted((name for name in self._forward if name), key=lambda name: self._forward[name])

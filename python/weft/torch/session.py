@@ -119,7 +119,7 @@ class Session:
         if self._counted_step is not None:
             self.optimizer.step = self._counted_step
         atexit.unregister(self._leave)
-        self.wire.leave()
+        self.wire.close()
 
     # --- what the job calls ---
 

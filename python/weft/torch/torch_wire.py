@@ -180,7 +180,11 @@ class TorchWire:
         """NCCL's own watch ends the others; it knows no words."""
 
     def leave(self) -> None:
-        for key in [key for key in self._groups if key != (0, "", 0)]:
+        """At the end of the process, which takes the communicators along."""
+
+    def close(self) -> None:
+        """All ranks together: gives the communicators back, with their memory and threads."""
+        for key in list(self._groups):
             dist.destroy_process_group(self._groups.pop(key))
 
 

@@ -150,6 +150,8 @@ class HostWire:
     def leave(self) -> None:
         self._group.leave()
 
+    close = leave
+
 
 def latency_of(wire) -> float:
     """Seconds of the smallest all-reduce."""
