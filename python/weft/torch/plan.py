@@ -22,7 +22,7 @@ MOST_TRANSFERS = 2000
 # Transfers that are smaller than this cost more by their number than they gain by going early. Where modules are small, larger ones
 # of several modules are tried too.
 LEAST_TRANSFER = 64 * KIB
-LEAST_TRANSFERS = (LEAST_TRANSFER, 512 * KIB, 4096 * KIB)
+LEAST_TRANSFERS = (LEAST_TRANSFER, 512 * KIB, 2048 * KIB, 8192 * KIB)
 HOST_PER_TRANSFER = 100e-6  # seconds of a thread that computes, to start it and to take it when it has landed (docs/pytorch.md)
 NOTHING_TO_GAIN = 0.01  # of a step
 
@@ -66,13 +66,17 @@ Transfer = Tuple[Part, ...]
 
 
 def _neighbours(profile: Profile, order: Sequence[int], least: int) -> List[List[int]]:
-    """Parameters that become ready one after the other and are needed by the same module, small neighbours with them."""
+    """Parameters that become ready one after the other and are needed by the same module, small neighbours with them.
+
+    Above LEAST_TRANSFER a group gets at most half of what is still to come, so that the last ones, which nothing is left to hide
+    behind, are small."""
     groups: List[List[int]] = []
-    filled = 0
+    filled, to_come = 0, sum(parameter.bytes for parameter in profile.parameters)
     for index in order:
         parameter, last = profile.parameters[index], profile.parameters[groups[-1][-1]] if groups else None
         together = last is not None and last.element_type == parameter.element_type and (
-            filled < least or last.needed == parameter.needed)
+            filled < min(least, max(LEAST_TRANSFER, to_come // 2)) or last.needed == parameter.needed)
+        to_come -= parameter.bytes
         if not together:
             groups.append([])
             filled = 0
