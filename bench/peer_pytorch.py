@@ -3,7 +3,7 @@
 
 Who it is comes from WEFT_RANK, WEFT_RANKS and WEFT_ROOT_ADDRESS, as tools/netns.sh and tools/gpu_ranks.sh set them. Rank 0
 prints one JSON object. A step is timed from its beginning to the beginning of the next, nothing between them; on a GPU so
-many steps together, from one moment at which it is idle to another.
+many steps together, from one moment at which it is idle to another. How many steps a turn has follows from the seconds that are left.
 """
 
 import argparse
@@ -33,15 +33,17 @@ def arguments():
     peer_gpt.add_size_flags(parser)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--buckets", default="25,8,4,2,1", help="bucket_cap_mb of DDP to try, with commas between")
-    for name, value in (("rounds", 3), ("steps", 10), ("search-steps", 4), ("warm", 2), ("threads", 1)):
+    parser.add_argument("--communicators", default="0", help="of weft.torch on a GPU, with commas between; 0: its own choice")
+    parser.add_argument("--seconds", type=float, default=240, help="for all of it, about; turns have fewer steps where there is less")
+    for name, value in (("rounds", 2), ("steps", 10), ("search-steps", 2), ("warm", 1), ("threads", 1)):
         parser.add_argument("--" + name, type=int, default=value)
     return parser.parse_args()
 
 
 class Trainer:
-    """`bucket`: MiB of DDP; None: weft.torch."""
+    """`bucket`: MiB of DDP; None: weft.torch, on a GPU with so many communicators."""
 
-    def __init__(self, options, bucket):
+    def __init__(self, options, bucket, communicators=0):
         self.device = torch.device(options.device)
         torch.manual_seed(0)
         model = peer_gpt.Gpt(options).to(self.device)
@@ -51,7 +53,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3 if options.device == "cpu" else 1e-4, **kind)
         self.keeps_gradients = bucket is not None  # they lie in the buckets
         if bucket is None:
-            self.net, self.optimizer = weft.overlap(model, self.optimizer)
+            self.net, self.optimizer = weft.overlap(model, self.optimizer, communicators=communicators)
         else:
             self.net = DistributedDataParallel(model, bucket_cap_mb=bucket, gradient_as_bucket_view=True)
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -94,18 +96,40 @@ class Trainer:
             self.optimizer.weft.close()
 
 
-def measure(options, bucket, steps, rows):
-    trainer = Trainer(options, bucket)
-    times, loss = trainer.timed(options.warm + MEASURED_STEPS, steps)
-    rows.setdefault("weft" if bucket is None else f"ddp {bucket:g}", []).extend(times)
+def name_of(bucket, communicators):
+    """Of a contender."""
+    return f"ddp {bucket:g}" if bucket is not None else f"weft {communicators}" if communicators else "weft"
+
+
+def measure(options, contender, warm, steps, rows):
+    """Takes a turn; its last loss, after as many steps as any other turn of that length, and what Weft says of it."""
+    trainer = Trainer(options, *contender)
+    times, loss = trainer.timed(warm, steps)
+    rows.setdefault(name_of(*contender), []).extend(times)
     facts = {} if trainer.keeps_gradients else {"report": trainer.optimizer.weft.report(), "plan": trainer.optimizer.weft.plan.profile,
                                                 "transfers": len(trainer.optimizer.weft.plan.transfers)}
     trainer.close()
-    return {"loss": loss, "parameters": trainer.parameters, **facts}
+    return {"loss": loss, "steps": warm + steps, "parameters": trainer.parameters, **facts}
+
+
+def told_by_rank_0(options, value):
+    box = torch.tensor([float(value)], device=options.device)
+    dist.broadcast(box, 0)
+    return box.item()
+
+
+def best_bucket(options):
+    """Of DDP, by a short turn with each size. The first step of a model allocates, and DDP makes its buckets anew after it."""
+    search, buckets = {}, [float(bucket) for bucket in options.buckets.split(",")]
+    for bucket in buckets:
+        measure(options, (bucket, 0), 1, options.search_steps, search)
+    medians = [statistics.median(times) for times in search.values()]
+    best = int(told_by_rank_0(options, medians.index(min(medians))))
+    return buckets[best], dict(zip(search, medians)), min(medians)
 
 
 def main():
-    options = arguments()
+    options, begin = arguments(), time.perf_counter()
     if options.device == "cuda":
         torch.cuda.set_device(0)
     else:
@@ -113,21 +137,23 @@ def main():
     device = {"device_id": torch.device("cuda", 0)} if options.device == "cuda" else {}
     dist.init_process_group("nccl" if options.device == "cuda" else "gloo", init_method="tcp://" + os.environ["WEFT_ROOT_ADDRESS"],
                             rank=RANK, world_size=RANKS, timeout=datetime.timedelta(minutes=5), **device)
-    search, rows, facts = {}, {}, {}
-    for bucket in map(float, options.buckets.split(",")):
-        measure(options, bucket, options.search_steps, search)
-    medians = [statistics.median(times) for times in search.values()]
-    chosen = torch.tensor(medians.index(min(medians)), device=options.device)
-    dist.broadcast(chosen, 0)  # rank 0's choice
-    best = [float(bucket) for bucket in options.buckets.split(",")][int(chosen)]
+    rows, facts = {}, {}
+    best, search, step = best_bucket(options)
+    contenders = [(best, 0), *((None, int(count)) for count in options.communicators.split(","))]
+    warm, turns = options.warm + MEASURED_STEPS, options.rounds * len(contenders)
+    left = options.seconds - (time.perf_counter() - begin)
+    steps = int(told_by_rank_0(options, max(3, min(options.steps, left / (turns * step) - warm))))
     for turn in range(options.rounds):
-        for bucket in (best, None) if turn % 2 == 0 else (None, best):
-            facts["weft" if bucket is None else "ddp"] = measure(options, bucket, options.steps, rows)
-    ddp, ours = statistics.median(rows[f"ddp {best:g}"]), statistics.median(rows["weft"])
+        for contender in contenders if turn % 2 == 0 else reversed(contenders):
+            facts[name_of(*contender)] = measure(options, contender, warm, steps, rows)
+    ddp = statistics.median(rows[name_of(best, 0)])
+    ours = {name: statistics.median(times) for name, times in rows.items() if name.startswith("weft")}
+    first = name_of(*contenders[1])  # the others are there to compare
     if RANK == 0:
         print(json.dumps({"torch": torch.__version__, "device": options.device, "ranks": RANKS, "best_bucket_mib": best,
-                          "ddp_by_bucket_s": dict(zip(search, medians)), "ddp_s": ddp, "weft_s": ours, "over_ddp": ours / ddp,
-                          "steps_s": rows, "facts": facts}))
+                          "ddp_by_bucket_s": search, "ddp_s": ddp, "weft_s": ours[first], "over_ddp": ours[first] / ddp,
+                          "over_ddp_of": {name: value / ddp for name, value in ours.items()}, "seconds": time.perf_counter() - begin,
+                          "steps_s": rows, "facts": {**facts, "ddp": facts[name_of(best, 0)], "weft": facts[first]}}))
     dist.barrier()
     dist.destroy_process_group()
 

@@ -118,6 +118,42 @@ class Hooks(unittest.TestCase):
         self.assertEqual(set(gathered), {"weft gather"})
         self.assertFalse(model._forward_pre_hooks)  # nothing is measured any more
 
+    def test_reductions_in_parts_are_whole_and_gathers_take_turns(self):
+        # This rank is the first of two: of what is reduced it gets the first row. The second row must not leak into it.
+        groups, real_gather, real_reduce = [], dist.all_gather_into_tensor, dist.reduce_scatter_tensor
+
+        class Done:
+            def wait(self):
+                return True
+
+        def reduce_scatter(output, whole, op=None, group=None, async_op=False):
+            groups.append(group)
+            output.copy_(whole.view(2, -1)[0])
+            return Done()
+
+        def all_gather(output, own, group=None, async_op=False):
+            groups.append((group, async_op))
+            return Done() if async_op else None
+
+        dist.all_gather_into_tensor, dist.reduce_scatter_tensor = all_gather, reduce_scatter
+        try:
+            model = Fake([Fake() for _ in range(3)])
+            made = []
+            hooks = weft.FsdpHooks(model, Optimizer([torch.nn.Parameter(torch.zeros(1))], lr=0.1), ahead=2, communicators=2,
+                                   make_group=lambda group, kind: made.append(kind) or f"{kind} {len(made)}")
+            whole = torch.arange(14.0)
+            output = torch.zeros(7)
+            model.reduce(output, whole, None, dist.ReduceOp.SUM)
+            self.assertEqual(output.tolist(), whole[:7].tolist())
+            self.assertEqual(groups, ["reduce 1", "reduce 2"])
+            groups.clear()
+            for layer in (model, *model.layers):
+                self.assertIsNotNone(layer.gather(torch.zeros(4), torch.zeros(2), None))  # FSDP2 must wait for it
+            self.assertEqual(groups, [("gather 3", True), ("gather 4", True)] * 2)
+            self.assertEqual(hooks.communicators, 2)
+        finally:
+            dist.all_gather_into_tensor, dist.reduce_scatter_tensor = real_gather, real_reduce
+
     def test_models_without_fsdp_are_refused(self):
         with self.assertRaisesRegex(weft.NotSupported, "fully_shard"):
             weft.FsdpHooks(nn.Linear(2, 2), Optimizer([torch.nn.Parameter(torch.zeros(1))], lr=0.1))

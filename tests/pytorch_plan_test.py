@@ -37,6 +37,22 @@ def whole(profile):
     return [(Part(i, 0, parameter.elements),) for i, parameter in enumerate(profile.parameters)]
 
 
+class Groups(unittest.TestCase):
+    def test_the_last_groups_are_small(self):
+        # Four layers of a mebibyte, the last one ready first. With up to 8 MiB together the second joins the first, because 1 MiB is
+        # less than half of the 3 that are still to come; then 2 MiB are not less than half of 2, nor 1 of 1: both begin anew.
+        groups = [[part.parameter for part in transfer] for transfer in transfers_of(chain(4, MIB // 4, 0), 16 * MIB, 8 * MIB)]
+        self.assertEqual(groups, [[3, 2], [1], [0]])
+        # By default modules stay apart.
+        self.assertEqual(len(transfers_of(chain(4, MIB // 4, 0), 16 * MIB)), 4)
+
+    def test_small_modules_travel_together_where_the_wire_is_fast(self):
+        # 64 layers of 66 KiB that travel in no time at all: what counts is the host's time for each transfer. In the slow case a
+        # transfer takes as long as a layer computes, and fewer than one for each layer would wait for each other.
+        self.assertLess(len(make_plan(chain(64, 66 * 256, 0.0), 2).transfers), 16)
+        self.assertGreater(len(make_plan(chain(64, 66 * 256, 1.0 / (66 * 1024)), 2).transfers), 16)
+
+
 class Playing(unittest.TestCase):
     def test_nothing_waits_on_a_wire_that_is_fast_enough(self):
         # Each transfer takes half a second. The first layer's is over half a second after backward, in the next forward.

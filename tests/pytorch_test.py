@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """weft.torch: jobs of two ranks train what DistributedDataParallel trains, and whatever goes wrong has a name on every rank.
 
-    pytorch_test.py PART       PART: training, sharded, replanned, faults, examples, backend or own_cases
+    pytorch_test.py PART       PART: training, sharded, replanned, device, faults, examples, backend or own_cases
 
 Run it with a Python that has PyTorch. Exit code 77 where there is none, or no library (weft_embed) in the build folder.
 """
@@ -95,6 +95,14 @@ def replanned():
     return failed_ranks([FOLDER / "pytorch_replan_job.py"], 2)
 
 
+def device():
+    """The code for GPUs, on processors, over the backend "weft"."""
+    require_ninja()
+    variables = {"TORCH_EXTENSIONS_DIR": os.environ["WEFT_EXTENSIONS"]} if "WEFT_EXTENSIONS" in os.environ else {}
+    return sum(failed_ranks([FOLDER / "pytorch_device_job.py", part], ranks, variables)
+               for part, ranks in (("training", 2), ("training", 3), ("zero1", 2), ("zero2", 2), ("zero3", 2), ("zero3", 3)))
+
+
 def store_of_rank_0():
     """As with mpirun: no process group and nobody else's store, so rank 0 serves one, and late ranks find it."""
     variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMPI_COMM_WORLD_SIZE": "2",
@@ -130,13 +138,37 @@ BACKEND_FAULTS = {
 }
 
 
-def backend():
-    """`init_process_group("weft")` against gloo, and what goes wrong under it."""
+def require_ninja():
     headers = subprocess.run([sys.executable, "-c", "import torch.utils.cpp_extension as c; c.verify_ninja_availability()"],
                              capture_output=True, text=True, check=False)
     if headers.returncode:
         skip("the backend is compiled at its first use, and there is no ninja")
-    failures, variables = 0, {"MASTER_ADDR": "127.0.0.1"}
+
+
+def dead_compilers_are_forgotten():
+    """PyTorch's lock stays when a job is killed while it compiles. Ours goes with its process, and takes PyTorch's along."""
+    sys.path.insert(0, str(FOLDER.parent / "python"))
+    from weft.torch import backend as compiled
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "lock").touch()  # of one that was killed
+        other = f"import sys, time; sys.path.insert(0, {str(FOLDER.parent / 'python')!r}); from pathlib import Path; " \
+                f"from weft.torch.backend import alone_in\nwith alone_in(Path({folder!r})):\n print('in', flush=True); time.sleep(300)"
+        compiling = subprocess.Popen([sys.executable, "-B", "-c", other], stdout=subprocess.PIPE, text=True)
+        compiling.stdout.readline()
+        (Path(folder) / "lock").touch()  # as PyTorch makes it
+        compiling.kill()
+        compiling.wait()
+        begin = time.monotonic()
+        with compiled.alone_in(Path(folder)):
+            good = not (Path(folder) / "lock").exists() and time.monotonic() - begin < 60
+    print(f"{'as expected' if good else 'FAILED'}: a job that was killed while it compiled is not waited for")
+    return not good
+
+
+def backend():
+    """`init_process_group("weft")` against gloo, and what goes wrong under it."""
+    require_ninja()
+    failures, variables = dead_compilers_are_forgotten(), {"MASTER_ADDR": "127.0.0.1"}
     if "WEFT_EXTENSIONS" in os.environ:
         variables["TORCH_EXTENSIONS_DIR"] = os.environ["WEFT_EXTENSIONS"]
     for ranks in (2, 3, 1):
@@ -237,7 +269,7 @@ def main():
         library.find()
     except LaunchError as error:
         skip(error)
-    parts = {"training": training, "sharded": sharded, "replanned": replanned, "faults": faults, "examples": examples,
+    parts = {"training": training, "sharded": sharded, "replanned": replanned, "device": device, "faults": faults, "examples": examples,
              "backend": backend, "own_cases": own_cases}
     sys.exit(1 if parts[sys.argv[1]]() else 0)
 

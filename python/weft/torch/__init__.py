@@ -24,7 +24,8 @@ from .fsdp import FsdpHooks
 from .plan import Plan, read_plan
 from .session import Session, require_fitting
 from .shards import LEVELS
-from .wire import HostWire, NcclWire, require_same_model, type_name
+from .torch_wire import TorchWire
+from .wire import HostWire, require_same_model, type_name
 
 __all__ = ["DdpHook", "FsdpHooks", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
            "StepChanged", "WeftError", "overlap"]
@@ -33,7 +34,7 @@ _backend.register()
 
 
 def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: Union[str, Path, Plan, None] = None,
-            shard: Optional[str] = None, across_steps: bool = True,
+            shard: Optional[str] = None, across_steps: bool = True, communicators: int = 0,
             timeout: float = 1800.0) -> Tuple[torch.nn.Module, torch.optim.Optimizer]:
     """Trains the model on all ranks of the job, each with its own data, as DistributedDataParallel would.
 
@@ -41,9 +42,10 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
 
     plan: a file that `optimizer.weft.plan.save(path)` wrote, or a Plan; by default two steps are measured and planned.
     shard: "zero1" shards the optimizer's state over the ranks, "zero2" also gradients, "zero3" also the parameters of layers.
-        `state_dict()` is that of a plain job; all ranks call it together. On processors.
+        `state_dict()` is that of a plain job; all ranks call it together.
     across_steps: False ends every backward with averaged gradients, as DDP does. Jobs that change gradients between backward
         and step (clipping, a gradient scaler) are noticed while they are measured, and treated so by themselves.
+    communicators: on GPUs, of NCCL, on which transfers take turns; 0: as many as are fastest when a part of a step is rehearsed.
     timeout: seconds without progress after which a collective counts as failed.
 
     `model.no_sync()` is DDP's; `optimizer.weft` has `plan`, `report()` and `synchronize()`, which is to be called before weights
@@ -60,14 +62,19 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     if any(parameter.device != device for parameter in model.parameters()):
         raise NotSupported("the parameters of the model are on several devices")
-    wire = HostWire(join(timeout)) if device.type == "cpu" else _gpu_wire(rank, ranks, device)
+    wire = HostWire(join(timeout)) if device.type == "cpu" else _gpu_wire(rank, ranks, device, communicators)
+    begin(model, optimizer, wire, device, plan, across_steps, shard or "")
+    return model, optimizer
+
+
+def begin(model, optimizer, wire, device, plan=None, across_steps: bool = True, shard: str = "") -> Session:
+    """The same with a wire of the caller's own. All ranks call it together."""
     described = [f"{name} {tuple(parameter.shape)} of {parameter.dtype}{'' if parameter.requires_grad else ', not trained'}"
                  for name, parameter in model.named_parameters()]
     require_same_model(wire, described)
     for tensor in (*model.parameters(), *model.buffers()):
         wire.broadcast(tensor)
-    Session(model, optimizer, wire, device, _plan_given(plan, model, optimizer, ranks, shard or ""), across_steps, shard or "")
-    return model, optimizer
+    return Session(model, optimizer, wire, device, _plan_given(plan, model, optimizer, wire.ranks, shard), across_steps, shard)
 
 
 def join(timeout: float) -> _library.Group:
@@ -76,7 +83,7 @@ def join(timeout: float) -> _library.Group:
     return _library.Group(job.rank, job.ranks, job.root, job.secret, root_listener=job.root_listener, timeout=timeout)
 
 
-def _gpu_wire(rank: int, ranks: int, device: torch.device) -> NcclWire:
+def _gpu_wire(rank: int, ranks: int, device: torch.device, communicators: int) -> TorchWire:
     import os
 
     import torch.distributed as dist
@@ -86,7 +93,7 @@ def _gpu_wire(rank: int, ranks: int, device: torch.device) -> NcclWire:
         root = os.environ.get("WEFT_ROOT_ADDRESS")
         dist.init_process_group("nccl", init_method=f"tcp://{root}" if root else None, rank=rank, world_size=ranks,
                                 device_id=device)
-    return NcclWire(rank, ranks, device)
+    return TorchWire(rank, ranks, device, communicators)
 
 
 def _plan_given(plan, model, optimizer, ranks, shard) -> Optional[Plan]:

@@ -5,9 +5,12 @@ its own; PyTorch keeps the result. This needs a compiler, ninja, Python's header
 """
 
 import atexit
+import contextlib
 import datetime
+import fcntl
 import functools
 import os
+import sys
 from pathlib import Path
 
 import torch
@@ -28,16 +31,39 @@ def _headers() -> Path:
     raise LaunchError(f"embed/embed.hpp is not beside {package}: the package is not whole")
 
 
+def _build_folder() -> Path:
+    """Below PyTorch's folder of extensions, one for each version of PyTorch and Python."""
+    from torch.utils import cpp_extension
+    root = os.environ.get("TORCH_EXTENSIONS_DIR") or cpp_extension.get_default_build_root()
+    folder = Path(root) / f"weft_c10d-torch-{torch.__version__}-python-{sys.version_info.major}.{sys.version_info.minor}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path):
+    """Only one process at a time. The system takes this lock away from a process that dies. PyTorch's own is a file that stays, so
+    whoever is alone here removes it: nobody can be compiling."""
+    with open(folder / "weft.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            (folder / "lock").unlink()
+        yield
+
+
 @functools.lru_cache(maxsize=None)
 def module():
     """The compiled part. Ranks of one machine compile it once."""
     from torch.utils import cpp_extension
-    folder, built = Path(__file__).resolve().parent / "c10d", library.find()
+    folder, built, place = Path(__file__).resolve().parent / "c10d", library.find(), _build_folder()
+    # Newer versions of PyTorch choose the standard that their headers need; 1.13 would take C++14.
+    standard = ["-std=c++17"] if torch.__version__.startswith("1.") else []
     try:
-        loaded = cpp_extension.load(
-            name="weft_c10d", sources=[str(folder / source) for source in _SOURCES], extra_cflags=["-std=c++17", "-O2"],
-            extra_include_paths=[str(folder), str(_headers())],
-            extra_ldflags=[str(built), f"-Wl,-rpath,{built.parent}"])
+        with alone_in(place):
+            loaded = cpp_extension.load(
+                name="weft_c10d", sources=[str(folder / source) for source in _SOURCES], extra_cflags=[*standard, "-O2"],
+                extra_include_paths=[str(folder), str(_headers())], build_directory=str(place),
+                extra_ldflags=[str(built), f"-Wl,-rpath,{built.parent}"], with_cuda=False)
     except (RuntimeError, OSError, ImportError) as error:
         raise LaunchError(f"the backend could not be compiled for PyTorch {torch.__version__}: {error}") from error
     atexit.register(loaded.leave_all)

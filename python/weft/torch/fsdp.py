@@ -5,6 +5,8 @@
 Two steps are measured: when each sharded module's forward begins, when its gradients are reduced, and how long its gathers take.
 Then FSDP2 is told how many modules ahead to gather, in forward and in backward, and gathers and reductions travel in groups of
 their own, on a GPU with streams of high priority. After each `optimizer.step()` the next gathers wait for the optimizer alone.
+Where several communicators at once carry more than one (rehearsal.py measures it), gathers of modules take turns on them and every
+reduction is cut into as many parts.
 """
 
 import time
@@ -15,7 +17,9 @@ import torch.distributed as dist
 
 from .errors import NotSupported
 from .plan import Parameter, Profile
+from .rehearsal import rehearse
 from .shard_plan import MOST_AHEAD, gather_waits
+from .torch_wire import TorchWire
 
 MEASURED_STEPS = 2  # the first one allocates
 
@@ -37,33 +41,36 @@ class _Collective:
 
 class PlannedAllGather(_Collective):
     def __call__(self, output_tensor, input_tensor, group, async_op: bool = False):
-        return self._hooks.timed(self._name, "gather", output_tensor, lambda ours: dist.all_gather_into_tensor(
-            output_tensor, input_tensor, group=ours, async_op=async_op), group)
+        return self._hooks.gather(self._name, output_tensor, input_tensor, group, async_op)
 
 
 class PlannedReduceScatter(_Collective):
     def __call__(self, output_tensor, input_tensor, group, op, async_op: bool = False):
-        return self._hooks.timed(self._name, "reduce", input_tensor, lambda ours: dist.reduce_scatter_tensor(
-            output_tensor, input_tensor, op=op, group=ours, async_op=async_op), group)
+        return self._hooks.reduce(self._name, output_tensor, input_tensor, group, op, async_op)
 
 
-def own_group(group, kind: str):
-    """A second group of the same ranks, so that gathers and reductions do not queue behind each other."""
+def own_group(group, kind: str, thread_blocks: int = 0):
+    """A further group of the same ranks, so that gathers and reductions do not queue behind each other."""
     if not hasattr(dist, "get_process_group_ranks"):
         return group
     options = None
     if dist.get_backend(group) == "nccl":
         options = dist.ProcessGroupNCCL.Options()
         options.is_high_priority_stream = True
+        if thread_blocks and hasattr(options, "config"):
+            options.config.max_ctas = thread_blocks
     return dist.new_group(dist.get_process_group_ranks(group), backend=dist.get_backend(group), pg_options=options,
                           use_local_synchronization=True, group_desc=f"weft {kind}")
 
 
 class FsdpHooks:
-    """Drives the hooks of one model whose layers and whole were given to fully_shard. `ahead` is None while steps are measured."""
+    """Drives the hooks of one model whose layers and whole were given to fully_shard. `ahead` is None while steps are measured.
+
+    communicators: for gathers, and as many for reductions; 0: on a GPU as many as are fastest when a part of a step is rehearsed.
+    """
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, ahead: Optional[int] = None,
-                 make_group: Callable = own_group):
+                 communicators: int = 0, make_group: Callable = own_group):
         self.modules = fsdp_modules(model)
         if "" not in self.modules or len(self.modules) < 2:
             raise NotSupported("fully_shard must have been applied to the model and to its layers (FSDP2 of PyTorch 2.6 or newer)")
@@ -73,7 +80,10 @@ class FsdpHooks:
             raise NotSupported(f"this version of FSDP2 has no {', '.join(missing)}")
         self._model, self._optimizer, self._make_group = model, optimizer, make_group
         self._groups: Dict[tuple, object] = {}
-        self._on_gpu = next(model.parameters()).device.type == "cuda"
+        self._device = next(model.parameters()).device
+        self._on_gpu = self._device.type == "cuda"
+        self.communicators, self._asked, self._thread_blocks = communicators or 1, communicators, 0
+        self._place = {name: place for place, name in enumerate(self.modules)}
         self.ahead, self.profile = ahead, None
         self._steps, self._begin = 0, 0.0
         self._forward: Dict[str, float] = {}
@@ -101,17 +111,44 @@ class FsdpHooks:
                 self._begin = self._now()
             marks[name] = self._now() - self._begin
 
-    def timed(self, name: str, kind: str, whole: torch.Tensor, call: Callable, group):
-        """Runs the call in a group of Weft's own."""
-        key = (kind, id(group))
+    def _lane(self, group, kind: str, number: int):
+        """A group of Weft's own; all ranks need it for the first time at the same place of a step."""
+        key = (kind, id(group), number, self._thread_blocks)
         if key not in self._groups:
-            self._groups[key] = self._make_group(group, kind)
-        if self.ahead is not None:
-            return call(self._groups[key])
-        if kind == "reduce":
+            blocks = {"thread_blocks": self._thread_blocks} if self._thread_blocks else {}
+            self._groups[key] = self._make_group(group, kind, **blocks)
+        return self._groups[key]
+
+    def gather(self, name: str, output, own, group, async_op: bool):
+        if self.ahead is None:
+            return self._timed(name, output, lambda: dist.all_gather_into_tensor(
+                output, own, group=self._lane(group, "gather", 0), async_op=async_op))
+        # FSDP2 waits for the work that it is given before it uses the output. Without one it would wait in the stream of all
+        # gathers, and hold the next one back.
+        lane = self._lane(group, "gather", self._place[name] % self.communicators)
+        return dist.all_gather_into_tensor(output, own, group=lane, async_op=async_op or self.communicators > 1)
+
+    def reduce(self, name: str, output, whole, group, op, async_op: bool):
+        if self.ahead is None:
             self._mark(self._reduced, name)
+            return self._timed(name, whole, lambda: dist.reduce_scatter_tensor(
+                output, whole, op=op, group=self._lane(group, "reduce", 0), async_op=async_op))
+        parts = self.communicators
+        if parts == 1 or async_op or output.numel() < parts:
+            return dist.reduce_scatter_tensor(output, whole, op=op, group=self._lane(group, "reduce", 0), async_op=async_op)
+        borders = [output.numel() * part // parts for part in range(parts + 1)]
+        rows, flat, works = whole.view(-1, output.numel()), output.view(-1), []
+        for part, (begin, end) in enumerate(zip(borders, borders[1:])):
+            piece = rows[:, begin:end].contiguous().view(-1)
+            works.append((piece, dist.reduce_scatter_tensor(flat[begin:end], piece, op=op, group=self._lane(group, "reduce", part),
+                                                            async_op=True)))
+        for _, work in works:
+            work.wait()
+        return None
+
+    def _timed(self, name: str, whole: torch.Tensor, call: Callable):
         begin = self._now()
-        work = call(self._groups[key])
+        work = call()
         if work is not None:
             work.wait()
         self._gathers[name] = (whole.numel() * whole.element_size(), self._now() - begin)
@@ -137,10 +174,24 @@ class FsdpHooks:
                                2 * per_byte)  # of an all-reduce, which gathers are half of
         unit_of = dict(enumerate(order))
         waits = {ahead: gather_waits(self.profile, unit_of, ahead) for ahead in range(1, MOST_AHEAD + 1)}
-        self.ahead = min(waits, key=lambda ahead: (round(waits[ahead], 6), ahead))
+        ahead = min(waits, key=lambda ahead: (round(waits[ahead], 6), ahead))
+        self._choose_communicators()
+        # A gather that is alone on the wire uses one communicator.
+        self.ahead = max(ahead, min(self.communicators, MOST_AHEAD))
         self._apply(order)
         for handle in self._handles:
             handle.remove()
+
+    def _choose_communicators(self) -> None:
+        """For all ranks of the job together. Two gathers and a reduction of every byte are one and a half all-reduces."""
+        if self._asked or not self._on_gpu or self._make_group is not own_group:
+            return
+        wire = TorchWire(dist.get_rank(), dist.get_world_size(), self._device)
+        bytes_of_step = [Parameter(p.name, 3 * p.elements // 2, p.element_bytes, p.element_type, p.needed, p.ready)
+                         for p in self.profile.parameters]
+        rehearse(wire, Profile(bytes_of_step, self.profile.compute, 0.0, 0.0, 0.0))
+        self.communicators, self._thread_blocks = wire.lanes, wire.thread_blocks
+        wire.close()
 
     def _measured(self):
         order = sorted((name for name in self._forward if name), key=lambda name: self._forward[name])

@@ -19,8 +19,11 @@ KIB = 1024
 FORMAT = "weft-pytorch-plan"
 TRANSFER_SIZES = tuple(KIB << shift for shift in range(8, 15))  # 256 KiB to 16 MiB
 MOST_TRANSFERS = 2000
-# Transfers that are smaller than this cost more by their number than they gain by going early.
+# Transfers that are smaller than this cost more by their number than they gain by going early. Where modules are small, larger ones
+# of several modules are tried too.
 LEAST_TRANSFER = 64 * KIB
+LEAST_TRANSFERS = (LEAST_TRANSFER, 512 * KIB, 2048 * KIB, 8192 * KIB)
+HOST_PER_TRANSFER = 100e-6  # seconds of a thread that computes, to start it and to take it when it has landed (docs/pytorch.md)
 NOTHING_TO_GAIN = 0.01  # of a step
 
 
@@ -62,14 +65,18 @@ class Part(NamedTuple):
 Transfer = Tuple[Part, ...]
 
 
-def _neighbours(profile: Profile, order: Sequence[int]) -> List[List[int]]:
-    """Parameters that become ready one after the other and are needed by the same module, small neighbours with them."""
+def _neighbours(profile: Profile, order: Sequence[int], least: int) -> List[List[int]]:
+    """Parameters that become ready one after the other and are needed by the same module, small neighbours with them.
+
+    Above LEAST_TRANSFER a group gets at most half of what is still to come, so that the last ones, which nothing is left to hide
+    behind, are small."""
     groups: List[List[int]] = []
-    filled = 0
+    filled, to_come = 0, sum(parameter.bytes for parameter in profile.parameters)
     for index in order:
         parameter, last = profile.parameters[index], profile.parameters[groups[-1][-1]] if groups else None
         together = last is not None and last.element_type == parameter.element_type and (
-            filled < LEAST_TRANSFER or last.needed == parameter.needed)
+            filled < min(least, max(LEAST_TRANSFER, to_come // 2)) or last.needed == parameter.needed)
+        to_come -= parameter.bytes
         if not together:
             groups.append([])
             filled = 0
@@ -97,10 +104,10 @@ def _cut(profile: Profile, group: Sequence[int], transfer_bytes: int) -> List[Tr
     return transfers
 
 
-def transfers_of(profile: Profile, transfer_bytes: int) -> List[Transfer]:
-    """Cuts all gradients, in the order in which they become ready."""
+def transfers_of(profile: Profile, transfer_bytes: int, least: int = LEAST_TRANSFER) -> List[Transfer]:
+    """Cuts all gradients, in the order in which they become ready. Modules are put together up to `least` bytes."""
     order = sorted(range(len(profile.parameters)), key=lambda index: profile.parameters[index].ready)
-    return [transfer for group in _neighbours(profile, order) for transfer in _cut(profile, group, transfer_bytes)]
+    return [transfer for group in _neighbours(profile, order, least) for transfer in _cut(profile, group, transfer_bytes)]
 
 
 class Played(NamedTuple):
@@ -257,15 +264,16 @@ def transfer_bytes_of(plan: Plan, number: int) -> int:
 def make_plan(profile: Profile, ranks: int, across_steps: bool = True, passes: int = 1) -> Plan:
     """The size of transfers and the order with the shortest step, as far as playing it tells."""
     best = None
-    for transfer_bytes in reversed(TRANSFER_SIZES):
-        transfers = transfers_of(profile, transfer_bytes)
+    for transfer_bytes, least in ((size, least) for size in reversed(TRANSFER_SIZES) for least in LEAST_TRANSFERS if least <= size):
+        transfers = transfers_of(profile, transfer_bytes, least)
         if best is not None and len(transfers) > MOST_TRANSFERS:
-            break
+            continue
         ready_order = range(len(transfers))
         played = play(profile, transfers) if across_steps else play(profile, transfers, ready_order)
-        if best is None or played.step < best[0].step:
-            best = (played, transfers, transfer_bytes)
-    played, transfers, transfer_bytes = best
+        cost = played.step + HOST_PER_TRANSFER * len(transfers)
+        if best is None or cost < best[0]:
+            best = (cost, played, transfers, transfer_bytes)
+    _, played, transfers, transfer_bytes = best
     facts = {"compute_s": profile.compute, "update_s_per_byte": profile.update_per_byte, "transfer_bytes": transfer_bytes,
              "wire_latency_s": profile.wire_latency, "wire_s_per_byte": profile.wire_per_byte}
     return Plan(ranks, across_steps, passes, list(profile.parameters), [transfers[i] for i in played.order], played.step, facts)
@@ -295,4 +303,4 @@ def first_plan(parameters: Sequence[Parameter], ranks: int) -> Plan:
     in_turn = [Parameter(p.name, p.elements, p.element_bytes, p.element_type, float(i), float(count - i))
                for i, p in enumerate(parameters)]
     transfers = transfers_of(Profile(in_turn, 0, 0, 0, 0), 4 * KIB * KIB)
-    return Plan(ranks, False, 1, list(parameters), transfers)
+    return Plan(ranks, False, 1, in_turn, transfers)

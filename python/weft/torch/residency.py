@@ -88,7 +88,7 @@ class Residency:
             full = self.shards.full[i]
             storage_of(full).resize_(full.numel() * full.element_size())
         for state in self._buckets(name):
-            self.shards.gather(state.bucket)
+            state.bucket.gather()
         self._coming[name] = True
 
     def _may_start(self, name: str) -> bool:
@@ -104,7 +104,7 @@ class Residency:
             self._start(name)
         begin = time.perf_counter()
         for state in self._buckets(name):
-            self.run.wire.group.wait(state.bucket.gather)
+            state.bucket.wait_gathered()
         self.run.waited += time.perf_counter() - begin
         del self._coming[name]
         self._here[name] = True

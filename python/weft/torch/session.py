@@ -13,9 +13,11 @@ from typing import Dict, List, Optional
 import torch
 
 from .clock import StepClock
-from .engine import Engine, Slot, require_same_parameters
+from .device_engine import DeviceEngine
+from .engine import Engine, Slot, Watch
 from .errors import NotSupported, PlanMismatch, WeftError
 from .plan import Parameter, Plan, Profile, first_plan, make_plan, plan_aside, read_plan, require_whole_parameters
+from .rehearsal import rehearse
 from .shard_plan import make_sharded_plan
 from .sharding import Sharding
 from .timeline import Recorder, predicted_steps, timeline_json
@@ -25,6 +27,7 @@ from .wire import latency_of, type_name
 WARM_STEPS = 1  # the first step allocates and loads
 OTHER_SHAPES = 5  # steps in a row with inputs of other shapes than the measured ones, after which a new plan is made
 CHECKED_STEPS = 16  # standing aside, Weft looks for new parameters this often
+WATCHED_STEPS = 8  # in one of so many steps the time in Weft's own code is measured: the clock itself costs as much as a hook
 _LOG = logging.getLogger("weft")
 _BEGIN, _BACKWARD_END, _STEP_BEGIN, _STEP_END = "begin", "backward end", "step begin", "step end"
 
@@ -45,9 +48,12 @@ class Session:
         self._sharding = Sharding(shard, model, self._slots, optimizer, wire) if shard else None
         self._clock = StepClock(device)
         self._begun, self._passes, self._syncs, self._pass_open = False, 0, True, False
+        self._adds_up = False  # this step's gradients are added to others: under no_sync, or what was there before
+        self._ever_added_up = False
         self._measured_steps, self._plans = 0, 0
         self._inputs, self._measured_inputs, self._other_inputs = None, set(), 0
-        self._own_seconds, self._step_own_seconds = 0.0, []
+        self._own_seconds, self._step_own_seconds, self._watched = 0.0, [], True
+        self._watch = Watch(self._slots, model)
         self._steps, self._touched, self._wire_seconds, self._versions = 0, False, 0.0, {}
         self._step_seconds: List[float] = []
         self._waited_seconds: List[float] = []
@@ -65,13 +71,15 @@ class Session:
 
     def report(self) -> dict:
         """Seconds of recent steps as measured and as predicted, what forward waited for parameters, and what Weft's own code in
-        hooks took without waiting. `aside`: there is nothing to gain, and Weft does next to nothing. `plans`: made so far."""
+        hooks took without waiting. `aside`: there is nothing to gain, and Weft does next to nothing. `plans`: made so far. On GPUs
+        `communicators`, and by choice what was rehearsed: seconds of products and of transfers beside them."""
         def median(values):
             return sorted(values)[len(values) // 2] if values else None
         return {"steps": self._steps, "across_steps": not self.measuring and self.plan.across_steps,
                 "predicted_step_s": self.plan.predicted_step if self.plan else None,
                 "measured_step_s": median(self._step_seconds[-100:]), "waited_s": median(self._waited_seconds[-100:]),
-                "own_s": median(self._step_own_seconds[-100:]), "aside": bool(self.plan and self.plan.aside), "plans": self._plans}
+                "own_s": median(self._step_own_seconds[-100:]), "aside": bool(self.plan and self.plan.aside), "plans": self._plans,
+                **({} if self.wire.host_waits else {"communicators": self.wire.lanes, "rehearsed": self.wire.rehearsed})}
 
     def save_timelines(self, folder) -> None:
         """Writes predicted.json and measured.json of a few steps on this rank: `weft report FOLDER/*.json` shows them."""
@@ -111,7 +119,7 @@ class Session:
         if self._counted_step is not None:
             self.optimizer.step = self._counted_step
         atexit.unregister(self._leave)
-        self.wire.leave()
+        self.wire.close()
 
     # --- what the job calls ---
 
@@ -153,11 +161,18 @@ class Session:
             first = min(range(len(self._slots)), key=lambda i: (self.plan.parameters[i].ready, i))
             slots, modules = [self._slots[first]], {"": self.model}
         else:
-            slots, modules = self._slots, self._modules
-        self._step_handles += [module.register_forward_pre_hook(self._gate(name)) for name, module in modules.items()
-                               if module._parameters or module._modules]
+            slots = self._engine.last_of_transfers() if self._looks_by_transfer() else self._slots
+            modules = {name: module for name, module in self._modules.items() if name == "" or name in self._gates
+                       or (self.measuring and (module._parameters or module._modules))}
+        self._by_transfer = slots is not self._slots and not self.plan.aside
+        self._step_handles += [module.register_forward_pre_hook(self._gate(name)) for name, module in modules.items()]
         for slot in slots:
             self._hook_gradient(slot)
+
+    def _looks_by_transfer(self) -> bool:
+        """Whether it is enough to be told of one gradient of each transfer."""
+        return (not self.measuring and not self._sharding and self.plan.across_steps and self.plan.passes == 1
+                and not self._ever_added_up)
 
     def _after_synchronizing(self, method):
         def call(_, *values, **named):
@@ -206,6 +221,7 @@ class Session:
     def no_sync(self):
         """Gradients of backward passes within only add up, as with DDP; they travel in the first pass after it."""
         before, self._syncs = self._syncs, False
+        self._adds_up = self._ever_added_up = True
         try:
             yield
         finally:
@@ -220,22 +236,29 @@ class Session:
 
     def _gate(self, name: str):
         def wait_for_parameters(module, inputs):
-            begin = self._own_clock()
             if not self._begun:
                 self._begin_step()
             if name == "" and self._inputs is None:
                 self._note_inputs(inputs)
             if self.measuring:
                 self._clock.mark(("gate", name))
-            slots = self._gates.get(name)
-            if slots:
-                entered, waited = time.monotonic(), self._engine.waited
+            slots, engine = self._gates.get(name), self._engine
+            if not slots:
+                return
+            entered, waited = time.monotonic(), engine.waited
+            if engine.pending_left:
                 with self._told_to_others():
-                    self._engine.settle(slots)
-                if self._recorder.now:
-                    self._recorder.now.gates.append((name, entered, time.monotonic(), self._engine.waited - waited))
+                    engine.settle(slots)
+            if self._recorder.steps:
+                self._recorder.steps[-1].gates.append((name, entered, time.monotonic(), engine.waited - waited))
+
+        def watched(module, inputs):
+            if not self._watched:
+                return wait_for_parameters(module, inputs)
+            begin = self._own_clock()
+            wait_for_parameters(module, inputs)
             self._own_seconds += self._own_clock() - begin
-        return wait_for_parameters
+        return watched
 
     def _begin_step(self) -> None:
         """At the first forward of any module after a step."""
@@ -246,8 +269,10 @@ class Session:
         self._last_begin = now
         with self._told_to_others():
             if not (self.plan and self.plan.aside and self._steps % CHECKED_STEPS):
-                require_same_parameters(self._slots, self.model)
+                self._watch.require_unchanged()
             self._engine.settle(self._gates.get(None, []))
+        if self._by_transfer and any(slot.parameter.grad is not None for slot in self._slots):
+            self._adds_up = True  # zeros of zero_grad, in the first step of a plan, or the user's own
         self.wire.at(f"step {self._steps + 1}")
         if self.plan and self.plan.across_steps:
             self._recorder.begin(time.monotonic())
@@ -270,6 +295,8 @@ class Session:
     # --- backward ---
 
     def _on_gradient(self, slot: Slot) -> None:
+        if not self._watched:
+            return self._take_gradient(slot)
         begin = self._own_clock()
         self._take_gradient(slot)
         self._own_seconds += self._own_clock() - begin
@@ -282,15 +309,23 @@ class Session:
         if not self._pass_open:
             self._pass_open = True
             torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
+        engine = self._engine
+        plan = engine.plan
         if self.measuring:
             self._clock.mark_again(("ready", slot.index))
-        elif self.plan.aside:
+        elif plan.aside:
             pass  # all gradients travel when backward ends
-        elif not self.plan.across_steps or self._passes + 1 >= self.plan.passes:
-            if self._recorder.now:
-                self._recorder.now.readies.append((slot.name, time.monotonic()))
-            with self._told_to_others():
-                self._engine.send(slot)
+        elif not plan.across_steps or self._passes + 1 >= plan.passes:
+            if self._recorder.steps:
+                self._recorder.steps[-1].readies.append((slot.name, time.monotonic()))
+            try:
+                if not self._by_transfer:
+                    engine.send(slot)
+                elif not self._adds_up:  # else gradients may be there that are not whole: they leave when backward ends
+                    engine.send_what_is_there(slot)
+            except Exception as error:
+                self.wire.fail(f"{type(error).__name__}: {error}")
+                raise
         if self._sharding:
             self._sharding.free_after_gradient(slot)
 
@@ -298,6 +333,9 @@ class Session:
         self._pass_open = False
         self._passes += 1
         if not self.measuring and self.plan.across_steps:
+            if self._by_transfer and self._passes == self.plan.passes:
+                with self._told_to_others():
+                    self._engine.send_what_is_there()
             return
         with self._told_to_others():
             if self.measuring:
@@ -327,7 +365,8 @@ class Session:
                 replans = not self.measuring and self._engine.new_plan_wanted
         if not self.measuring and self.plan.across_steps:
             self._own_seconds += self._own_clock() - begin
-        self._step_own_seconds.append(self._own_seconds)
+        if self._watched:
+            self._step_own_seconds.append(self._own_seconds)
         self._own_seconds = 0.0
         if self._counts_steps:
             self.optimizer._step_count += 1
@@ -348,7 +387,8 @@ class Session:
         elif replans:
             with self._told_to_others():
                 self._measure_again()
-        self._begun, self._passes, self._inputs = False, 0, None
+        self._begun, self._passes, self._inputs, self._adds_up = False, 0, None, False
+        self._watched = self._engine.watches = self._steps % WATCHED_STEPS == 0
         return loss
 
     def _note_inputs(self, inputs) -> None:
@@ -394,7 +434,7 @@ class Session:
     def _engine_of(self, plan: Plan):
         if self._sharding and plan.shard:
             return self._sharding.run_of(plan, self._modules)
-        engine = Engine(plan, self._slots, self.wire, self._update)
+        engine = (Engine if self.wire.host_waits else DeviceEngine)(plan, self._slots, self.wire, self._update)
         engine.note_landed = self._note_landed
         return engine
 
@@ -447,6 +487,8 @@ class Session:
         if self._sharding:
             self._sharding.agree_on_units()
         aside = None if self._sharding else plan_aside(profile, self.wire.ranks)
+        if not aside and not self.wire.host_waits and self.wire.chooses_lanes:
+            profile = rehearse(self.wire, profile)
         if self.wire.rank == 0 and aside:
             text = aside.to_json()
         elif self.wire.rank == 0 and self._sharding and across:

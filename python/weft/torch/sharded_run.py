@@ -16,11 +16,11 @@ from . import library
 from .engine import Slot
 from .errors import JobFailed, NotSupported, StepChanged
 from .plan import Plan
-from .shards import FIRST_UNIT_QUEUE, GATHER_QUEUE, MOST_QUEUES, SCATTER_QUEUE, Bucket, Shards
+from .shards import FIRST_UNIT_QUEUE, GATHER_QUEUE, MOST_QUEUES, SCATTER_QUEUE, Shards
 
 
 class _BucketState:
-    def __init__(self, bucket: Bucket, in_unit: bool):
+    def __init__(self, bucket, in_unit: bool):
         self.bucket = bucket
         self.in_unit = in_unit  # ZeRO 3 gathers it when it is needed
         self.missing = 0        # gradients of this step
@@ -31,6 +31,9 @@ class _BucketState:
 
 class ShardedRun:
     """Has what Session asks of an Engine. `units` are the parameters that ZeRO 3 does not keep."""
+
+    pending_left = 1  # settle() itself looks which
+    watches = False
 
     def __init__(self, plan: Plan, slots: List[Slot], shards: Shards, units: Sequence[Sequence[int]] = ()):
         self.plan, self.slots, self.shards, self.wire = plan, slots, shards, shards.wire
@@ -44,18 +47,23 @@ class ShardedRun:
             if len(found) != 1:
                 raise NotSupported("a plan whose transfers mix parameters of several units of ZeRO 3")
             gather_queue = found.pop()
-            self.buckets.append(_BucketState(Bucket(shards, members, gather_queue), gather_queue != GATHER_QUEUE))
+            bucket = shards.bucket(members, len(self.buckets), gather_queue)
+            self.buckets.append(_BucketState(bucket, gather_queue != GATHER_QUEUE))
         self.transfers = plan.transfers
         self.bucket_of = {index: state for state in self.buckets for index in state.bucket.members}
         self.waited, self.updating = 0.0, 0.0  # updates have a thread of their own
         self.wants_new_plan = self.new_plan_wanted = False  # sharded jobs keep their plan
         self.note_landed: Callable[[], None] = lambda: None
         self.frees_gradients = plan.shard != "zero1"
-        self._placeholders = [torch.zeros(1, dtype=slot.parameter.dtype).expand(slot.parameter_shape) for slot in slots]
+        self._placeholders = [torch.zeros(1, dtype=slot.parameter.dtype, device=slot.parameter.device).expand(slot.parameter_shape)
+                              for slot in slots]
         self._flags = torch.zeros(len(slots), dtype=torch.int32)
-        self._flags_call = self.wire.group.prepare(library.ALL_REDUCE, library.I32, library.MAX, len(slots),
-                                                   "which parameters were used", queue=SCATTER_QUEUE)
         self._next, self._sending = 0, False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._flags_call = self.wire.group.prepare(library.ALL_REDUCE, library.I32, library.MAX, len(self.slots),
+                                                   "which parameters were used", queue=SCATTER_QUEUE)
         self._changed = threading.Condition()
         self._error: Optional[BaseException] = None
         self._jobs: queue.Queue = queue.Queue()
@@ -87,7 +95,7 @@ class ShardedRun:
     def _start_ready(self) -> None:
         while self._next < len(self.buckets) and not self.buckets[self._next].missing:
             state = self.buckets[self._next]
-            self.shards.scatter(state.bucket, [self.slots[i].gradient.data for i in state.bucket.members])
+            state.bucket.scatter([self.slots[i].gradient.data for i in state.bucket.members])
             state.sent = True
             self._next += 1
         if self.frees_gradients:
@@ -96,7 +104,7 @@ class ShardedRun:
     def _free_landed(self) -> None:
         """Whole gradients that have left. What stays in their place has no memory, and changing it raises."""
         for state in self.buckets[:self._next]:
-            if not state.landed and self.wire.group.is_done(state.bucket.scatter):
+            if not state.landed and state.bucket.is_scattered():
                 state.landed = True
                 for i in state.bucket.members:
                     slot = self.slots[i]
@@ -136,6 +144,10 @@ class ShardedRun:
             slot.gradient = None
         for state in self.buckets:
             state.updated = False
+        self._update(gradients)
+
+    def _update(self, gradients: list) -> None:
+        """All buckets, in the order in which they arrive. Whole gradients live until theirs has left."""
         self.wire.group.start(self._flags_call, (library.Segment * 1)(library.Segment(self._flags.data_ptr(), 4 * len(self.slots))))
         self._jobs.put((self.shards.settings(), gradients))
 
@@ -156,7 +168,7 @@ class ShardedRun:
         self.wire.group.wait(self._flags_call)
         used = self._flags.tolist()
         for state in self.buckets:
-            self.wire.group.wait(state.bucket.scatter)
+            state.bucket.wait_scattered()
             for i in state.bucket.members:
                 gradients[i] = None
             members = [i for i in state.bucket.members if used[i]]
@@ -164,7 +176,7 @@ class ShardedRun:
             for i in members:
                 self.slots[i].was_used = True
             if not state.in_unit:
-                self.shards.gather(state.bucket)
+                state.bucket.gather()
             with self._changed:
                 state.updated = True
                 self._changed.notify_all()
@@ -189,7 +201,7 @@ class ShardedRun:
             self.wait_updated(state)
             if not state.in_unit:
                 begin = time.perf_counter()
-                self.wire.group.wait(state.bucket.gather)
+                state.bucket.wait_gathered()
                 self.waited += time.perf_counter() - begin
             for i in state.bucket.members:
                 self.slots[i].pending = False
@@ -202,10 +214,59 @@ class ShardedRun:
         self._thread.join()
 
 
-def update_whole(shards: Shards, buckets: Sequence[Bucket]) -> None:
+class DeviceShardedRun(ShardedRun):
+    """On a GPU. The host waits for nothing and needs no thread: updates are enqueued in a stream of their own, which waits for the
+    gradients, and gathers in another, which waits for the updates."""
+
+    def _begin(self) -> None:
+        for number in range(self.wire.lanes):
+            self.wire.lane(number)
+            self.wire.lane(number, "gather")
+
+    def send(self, slot: Slot) -> None:
+        if slot.parameter.grad is None:
+            raise StepChanged(f"{slot.name} got no gradient in this step; on GPUs every step must use every parameter")
+        super().send(slot)
+
+    def _begin_round(self) -> None:
+        if not self._sending:
+            self._wait_for_updates()  # which read the memory that new gradients go to
+        super()._begin_round()
+
+    def _wait_for_updates(self) -> None:
+        if self.wire.on_gpu:
+            torch.cuda.current_stream(self.wire.device).wait_stream(self.wire.update_stream)
+
+    def _update(self, gradients: list) -> None:
+        settings = self.shards.settings()
+        for state in self.buckets:
+            with self.wire.on(self.wire.update_stream):
+                self.shards.update(state.bucket.members, settings)
+                state.bucket.updated = self.wire.moment()
+            for i in state.bucket.members:
+                self.slots[i].was_used = True
+            if not state.in_unit:
+                state.bucket.gather()
+            state.updated = True
+
+    def require_alive(self) -> None:
+        """NCCL's own watch ends a job that has lost a rank."""
+
+    def wait_updated(self, state: _BucketState) -> None:
+        """Gathers wait for updates, on the GPU."""
+
+    def settle_all(self) -> None:
+        super().settle_all()
+        self._wait_for_updates()  # also those of units, whose state may be read now
+
+    def close(self) -> None:
+        self._wait_for_updates()
+
+
+def update_whole(shards: Shards, buckets: Sequence) -> None:
     """A step by averaged whole gradients: slices are updated, and all values gathered before it returns."""
     shards.update(shards.take_gradients(), shards.settings())
     for bucket in buckets:
-        shards.gather(bucket)
+        bucket.gather()
     for bucket in buckets:
-        shards.wire.group.wait(bucket.gather)
+        bucket.wait_gathered()

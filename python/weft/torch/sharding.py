@@ -7,8 +7,8 @@ import torch
 from .errors import PlanMismatch
 from .plan import Plan
 from .residency import Residency, unit_members
-from .sharded_run import ShardedRun, update_whole
-from .shards import GATHER_QUEUE, Bucket, Shards, storage_of
+from .sharded_run import DeviceShardedRun, ShardedRun, update_whole
+from .shards import Shards, storage_of
 
 _FIRST_BUCKET_BYTES = 4 << 20  # while steps are measured
 
@@ -24,7 +24,7 @@ class Sharding:
         self.unit_of: Dict[int, str] = {}
         self._keep_units(self.members)
         self._slot_of = {id(slot.parameter): slot for slot in slots}
-        self._buckets: Optional[List[Bucket]] = None
+        self._buckets: Optional[list] = None
         self._run: Optional[ShardedRun] = None
         self.residency: Optional[Residency] = None
         self._callback_open = False
@@ -55,7 +55,8 @@ class Sharding:
         self._keep_units(plan.units)
         if len(self.members) != len(plan.units):
             raise PlanMismatch(f"plan: units {', '.join(plan.units)}; the model has {', '.join(self.members) or 'none'}")
-        self._run = ShardedRun(plan, self.slots, self.shards, [self.members[name] for name in plan.units])
+        kind = ShardedRun if self.shards.wire.host_waits else DeviceShardedRun
+        self._run = kind(plan, self.slots, self.shards, [self.members[name] for name in plan.units])
         if self.members:
             self.residency = Residency(self.shards, self._run, self.members, plan.units, plan.ahead)
             self.residency.install(modules)
@@ -66,7 +67,7 @@ class Sharding:
             self._buckets = self._first_buckets()
         update_whole(self.shards, self._buckets)
 
-    def _first_buckets(self) -> List[Bucket]:
+    def _first_buckets(self) -> list:
         groups: List[List[int]] = []
         filled, last = 0, None
         for slot in self.slots:
@@ -77,7 +78,7 @@ class Sharding:
                 filled, last = 0, parameter.dtype
             groups[-1].append(slot.index)
             filled += size
-        return [Bucket(self.shards, group, GATHER_QUEUE) for group in groups]
+        return [self.shards.bucket(group, number) for number, group in enumerate(groups)]
 
     # --- backward, under ZeRO 3 ---
 

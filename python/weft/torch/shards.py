@@ -1,7 +1,7 @@
 """ZeRO: each rank owns a slice of every parameter, with its optimizer state, and updates that alone.
 
 A *bucket* is a list of parameters that travel together: one reduce-scatter of their gradients, one all-gather of their values.
-Both work on the parameters' own memory, slice by slice, so nothing is packed.
+On processors both work on the parameters' own memory, slice by slice, so nothing is packed; device_bucket.py is for GPUs.
 """
 
 import copy
@@ -11,7 +11,7 @@ from typing import Dict, List, Sequence
 import torch
 
 from . import library
-from .errors import NotSupported
+from .device_bucket import DeviceBucket
 from .wire import TYPES, pipelined_parts
 
 LEVELS = ("zero1", "zero2", "zero3")
@@ -45,7 +45,7 @@ class Bucket:
     """Parameters that travel together, by their indices."""
 
     def __init__(self, shards: "Shards", members: Sequence[int], gather_queue: int):
-        self.members = list(members)
+        self.members, self._shards = list(members), shards
         wire, ranks = shards.wire, shards.wire.ranks
         slices = [sum(shards.borders[i][rank + 1] - shards.borders[i][rank] for i in self.members) for rank in range(ranks)]
         first = shards.slots[self.members[0]]
@@ -53,10 +53,31 @@ class Bucket:
         label = first.name + (f" and {len(self.members) - 1} more" if len(self.members) > 1 else "")
         size = sum(slices) * first.parameter.element_size()
         settings = {"slices": slices, "segments": ranks * len(self.members), "parts": pipelined_parts(size, ranks)}
-        self.scatter = wire.group.prepare(library.REDUCE_SCATTER, element_type, library.AVERAGE, sum(slices),
-                                          f"gradients of {label}", queue=SCATTER_QUEUE, **settings)
-        self.gather = wire.group.prepare(library.ALL_GATHER, element_type, library.SUM, sum(slices), f"parameters {label}",
-                                         queue=gather_queue, **settings)
+        self._scatter = wire.group.prepare(library.REDUCE_SCATTER, element_type, library.AVERAGE, sum(slices),
+                                           f"gradients of {label}", queue=SCATTER_QUEUE, **settings)
+        self._gather = wire.group.prepare(library.ALL_GATHER, element_type, library.SUM, sum(slices), f"parameters {label}",
+                                          queue=gather_queue, **settings)
+
+    def scatter(self, gradients: Sequence[torch.Tensor]) -> None:
+        shards = self._shards
+        inputs = [gradient.view(-1)[shards.borders[i][rank]:shards.borders[i][rank + 1]]
+                  for rank in range(shards.wire.ranks) for i, gradient in zip(self.members, gradients)]
+        shards.wire.group.start_apart(self._scatter, _segments(inputs), _segments([shards.gradients[i] for i in self.members]))
+
+    def is_scattered(self) -> bool:
+        return self._shards.wire.group.is_done(self._scatter)
+
+    def wait_scattered(self) -> None:
+        self._shards.wire.group.wait(self._scatter)
+
+    def gather(self) -> None:
+        shards = self._shards
+        outputs = [shards.full[i].view(-1)[shards.borders[i][rank]:shards.borders[i][rank + 1]]
+                   for rank in range(shards.wire.ranks) for i in self.members]
+        shards.wire.group.start_apart(self._gather, _segments([shards.own[i].data for i in self.members]), _segments(outputs))
+
+    def wait_gathered(self) -> None:
+        self._shards.wire.group.wait(self._gather)
 
 
 def _segments(tensors: Sequence[torch.Tensor]):
@@ -68,8 +89,6 @@ class Shards:
     """This rank's slices of all parameters, and the optimizer that updates them."""
 
     def __init__(self, slots, optimizer: torch.optim.Optimizer, wire):
-        if not wire.host_waits:
-            raise NotSupported("shard= for parameters of GPUs; FSDP2 shards there (docs/pytorch.md)")
         self.slots, self.optimizer, self.wire = slots, optimizer, wire
         sizes = [slot.parameter.numel() for slot in slots]
         self.elementwise = is_elementwise(optimizer)
@@ -103,17 +122,9 @@ class Shards:
         for i, own in enumerate(self.own):
             own.data.copy_(self._slice(i, self.full[i]))
 
-    # --- transfers ---
-
-    def scatter(self, bucket: Bucket, gradients: Sequence[torch.Tensor]) -> None:
-        inputs = [gradient.view(-1)[self.borders[i][rank]:self.borders[i][rank + 1]]
-                  for rank in range(self.wire.ranks) for i, gradient in zip(bucket.members, gradients)]
-        self.wire.group.start_apart(bucket.scatter, _segments(inputs), _segments([self.gradients[i] for i in bucket.members]))
-
-    def gather(self, bucket: Bucket) -> None:
-        outputs = [self.full[i].view(-1)[self.borders[i][rank]:self.borders[i][rank + 1]]
-                   for rank in range(self.wire.ranks) for i in bucket.members]
-        self.wire.group.start_apart(bucket.gather, _segments([self.own[i].data for i in bucket.members]), _segments(outputs))
+    def bucket(self, members: Sequence[int], number: int, gather_queue: int = GATHER_QUEUE):
+        """Parameters that travel together; `number`: as the how manieth."""
+        return Bucket(self, members, gather_queue) if self.wire.host_waits else DeviceBucket(self, members, number)
 
     # --- updates ---
 
@@ -168,7 +179,7 @@ class Shards:
         mine = {i: dict(state[own]) for i, own in enumerate(self.own) if own in state}
         packed = io.BytesIO()
         torch.save(mine, packed)
-        by_rank = [torch.load(io.BytesIO(data)) for data in self.wire.gather_bytes(packed.getvalue())]
+        by_rank = [torch.load(io.BytesIO(data), map_location=self.full[0].device) for data in self.wire.gather_bytes(packed.getvalue())]
         whole = {}
         for i, slot in enumerate(self.slots):
             found = [states[i] for states in by_rank if i in states]

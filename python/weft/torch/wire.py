@@ -4,7 +4,7 @@ NCCL through torch.distributed for those of a GPU. Both average in place and run
 import ctypes
 import json
 import time
-from typing import List, Optional, Sequence
+from typing import List, Sequence, Tuple
 
 import torch
 
@@ -14,6 +14,7 @@ from .plan import Plan
 
 TYPES = {torch.float32: library.FP32, torch.bfloat16: library.BF16, torch.float16: library.FP16}
 TYPE_NAMES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_ONES = {"float32": 0x3F800000, "bfloat16": 0x3F80, "float16": 0x3C00}  # bits of 1.0
 _PIPELINED_BYTES = 256 * 1024  # of a message between two ranks; smaller ones cost more than they hide
 
 
@@ -28,46 +29,67 @@ def pipelined_parts(size: int, ranks: int) -> int:
     return max(1, min(8, size // (_PIPELINED_BYTES * ranks)))
 
 
+class _HostTransfer:
+    """A prepared all-reduce with the memory that it is told of: its segments, and its flags as numbers of the gradients' type."""
+
+    def __init__(self, call: int, sizes: Sequence[int], element_bytes: int, one: int, flags: int):
+        self.call, self.element_bytes, self.one = call, element_bytes, one
+        self.segments = (library.Segment * (len(sizes) + (flags > 0)))()
+        self.flags = ((ctypes.c_uint32 if element_bytes == 4 else ctypes.c_uint16) * flags)()
+        for segment, size in zip(self.segments, sizes):
+            segment.bytes = size
+        if flags:
+            self.segments[len(sizes)].bytes = ctypes.sizeof(self.flags)
+            self.segments[len(sizes)].data = ctypes.addressof(self.flags)
+
+
 class HostWire:
     """Transfers by Weft's communicator, whose thread works while Python computes."""
 
-    tells_use = True  # a transfer also says which of its parameters any rank used
     host_waits = True
 
     def __init__(self, group: library.Group):
         self.group = self._group = group
         self.rank, self.ranks = group.rank, group.ranks
-        self._calls: List[int] = []
+        self._transfers: List[_HostTransfer] = []
         self._small = {}
 
     def apply(self, plan: Plan, flags: Sequence[int]) -> None:
         """Prepares all transfers; flags[i] elements follow the parts of transfer i. Those of a plan before are over."""
-        for call in self._calls:
-            self._group.release(call)
-        self._calls = []
+        for transfer in self._transfers:
+            self._group.release(transfer.call)
+        self._transfers = []
         for index, transfer in enumerate(plan.transfers):
             of = plan.parameters[transfer[0].parameter]
-            elements = sum(part.end - part.begin for part in transfer) + flags[index]
+            sizes = [(part.end - part.begin) * of.element_bytes for part in transfer]
+            elements = sum(sizes) // of.element_bytes + flags[index]
             parts = pipelined_parts(elements * of.element_bytes, self.ranks)
             label = f"gradients of {of.name}" + (f" and {len(transfer) - 1} more" if len(transfer) > 1 else "")
-            self._calls.append(self._group.prepare(library.ALL_REDUCE, TYPES[TYPE_NAMES[of.element_type]], library.AVERAGE,
-                                                   elements, label, parts=parts, segments=len(transfer) + 1))
+            call = self._group.prepare(library.ALL_REDUCE, TYPES[TYPE_NAMES[of.element_type]], library.AVERAGE,
+                                       elements, label, parts=parts, segments=len(transfer) + 1)
+            self._transfers.append(_HostTransfer(call, sizes, of.element_bytes, _ONES[of.element_type], flags[index]))
 
-    def start(self, index: int, tensors: Sequence[torch.Tensor]) -> None:
-        """The tensors are contiguous and must live until the transfer has landed."""
-        segments = (library.Segment * len(tensors))(
-            *(library.Segment(tensor.data_ptr(), tensor.numel() * tensor.element_size()) for tensor in tensors))
-        self._group.start(self._calls[index], segments)
+    def start(self, index: int, places: Sequence[Tuple[torch.Tensor, int]], flags: Sequence[bool]) -> None:
+        """By part, a contiguous tensor and the element at which the part begins. They must live until the transfer has landed."""
+        transfer = self._transfers[index]
+        for segment, (tensor, begin) in zip(transfer.segments, places):
+            segment.data = tensor.data_ptr() + begin * transfer.element_bytes
+        transfer.flags[:] = [transfer.one if flag else 0 for flag in flags]
+        self._group.start(transfer.call, transfer.segments)
+
+    def flags_of(self, index: int) -> List[bool]:
+        """Of a transfer that has landed: what any rank has set. An average of ones and zeros has no bits only where all are zero."""
+        return [flag != 0 for flag in self._transfers[index].flags]
 
     def has_landed(self, index: int) -> bool:
-        return self._group.is_done(self._calls[index])
+        return self._group.is_done(self._transfers[index].call)
 
     def wait(self, index: int) -> None:
-        self._group.wait(self._calls[index])
+        self._group.wait(self._transfers[index].call)
 
     def moments(self) -> List[tuple]:
         """When each transfer last began and ended, in seconds of time.monotonic()."""
-        return [tuple(nanoseconds / 1e9 for nanoseconds in self._group.times(call)) for call in self._calls]
+        return [tuple(nanoseconds / 1e9 for nanoseconds in self._group.times(transfer.call)) for transfer in self._transfers]
 
     def _run(self, collective, element_type, op, tensor, label):
         key = (collective, element_type, op, tensor.numel())
@@ -128,76 +150,7 @@ class HostWire:
     def leave(self) -> None:
         self._group.leave()
 
-
-class NcclWire:
-    """Transfers by NCCL, in a stream of high priority of their own. Waiting for one makes the GPU wait, not the host."""
-
-    tells_use = False  # asking would stop the host
-    host_waits = False
-
-    def __init__(self, rank: int, ranks: int, device: torch.device):
-        import torch.distributed as dist
-        self._dist, self.rank, self.ranks, self._device = dist, rank, ranks, device
-        options = dist.ProcessGroupNCCL.Options()
-        options.is_high_priority_stream = True
-        self._group = dist.new_group(backend="nccl", pg_options=options)
-        self._works: List[Optional[list]] = []
-
-    def apply(self, plan: Plan, flags: Sequence[int]) -> None:
-        self._works = [None] * len(plan.transfers)
-
-    def start(self, index: int, tensors: Sequence[torch.Tensor]) -> None:
-        average = self._dist.ReduceOp.AVG
-        if len(tensors) == 1:
-            work = self._dist.all_reduce(tensors[0], average, group=self._group, async_op=True)
-        else:
-            with self._dist._coalescing_manager(group=self._group, async_ops=True) as work:
-                for tensor in tensors:
-                    self._dist.all_reduce(tensor, average, group=self._group)
-        self._works[index] = work
-
-    def has_landed(self, index: int) -> bool:
-        return self._works[index] is None
-
-    def wait(self, index: int) -> None:
-        work, self._works[index] = self._works[index], None
-        if work is not None:
-            work.wait()
-
-    def moments(self) -> List[tuple]:
-        raise NotSupported("timelines of GPUs; PyTorch's profiler writes traces that `weft report` shows")
-
-    def _reduced(self, values, dtype, op):
-        tensor = torch.tensor(values, dtype=dtype, device=self._device)
-        self._dist.all_reduce(tensor, op, group=self._group)
-        return tensor.tolist()
-
-    def average(self, values: Sequence[float]) -> List[float]:
-        return self._reduced(values, torch.float64, self._dist.ReduceOp.AVG)
-
-    def largest(self, values: Sequence[int]) -> List[int]:
-        return self._reduced(values, torch.int64, self._dist.ReduceOp.MAX)
-
-    def broadcast(self, tensor: torch.Tensor) -> None:
-        data = tensor.detach()
-        on_device = data.to(self._device).contiguous()
-        self._dist.broadcast(on_device, 0, group=self._group)
-        if on_device is not data:
-            data.copy_(on_device)
-
-    def text_of_rank_0(self, text: str) -> str:
-        box = [text]
-        self._dist.broadcast_object_list(box, 0, group=self._group, device=self._device)
-        return box[0]
-
-    def at(self, place: str) -> None:
-        pass
-
-    def fail(self, why: str) -> None:
-        """NCCL's own watch ends the others; it knows no words."""
-
-    def leave(self) -> None:
-        pass
+    close = leave
 
 
 def latency_of(wire) -> float:

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""All of weft.torch that needs a GPU and a new PyTorch, in one call of some six minutes: what works, and how fast it is.
+
+    bench/pytorch_gpu_check.py [losses] [ddp] [fsdp] [backend]      # in this order; each with a time limit of its own
+
+losses   unsharded, ZeRO 1 to 3 and a second plan, against DDP on two ranks over NCCL (bench/pytorch_gpu_job.py)
+ddp      GPT 12 x 1024 with weft.torch and with DDP in turns, with several communicators and by its own choice; goal 0.85 x
+fsdp     the same model with FSDP2, FSDP2 with weft.FsdpHooks, and ZeRO 3 of weft.torch in turns; goal 0.85 x
+backend  init_process_group("weft"): compiles, and does what gloo does (tests/pytorch_test.py); needs build/release/libweft_embed.so
+
+Exit code 1 where a part fails or is not over in time; goals that are missed are only shown.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RANKS = [str(ROOT / "tools" / "gpu_ranks.sh"), "2"]
+PYTHON = [sys.executable, "-B"]
+PARTS = {
+    "losses": (120, [*RANKS, *PYTHON, "bench/pytorch_gpu_job.py"]),
+    "ddp": (150, [*PYTHON, "bench/pytorch_vs_ddp.py", "--gpu", "--communicators", "0,1,2,3", "--seconds", "90"]),
+    "fsdp": (150, [*PYTHON, "bench/fsdp2_hooks_check.py"]),
+    "backend": (180, [*PYTHON, "tests/pytorch_test.py", "backend"]),
+}
+
+
+def run(name, limit, command):
+    """Whether it ended well, in time. Everything that it started ends with it."""
+    print(f"\n== {name}: {' '.join(command)}", flush=True)
+    begin = time.monotonic()
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    try:
+        code = process.wait(timeout=limit)
+        words = f"exit code {code}"
+    except subprocess.TimeoutExpired:
+        code, words = 1, f"not over after {limit} s"
+        os.killpg(process.pid, signal.SIGTERM)  # gpu_ranks.sh ends its ranks and its MPS daemon
+        try:
+            process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    print(f"== {name}: {words}, {time.monotonic() - begin:.0f} s", flush=True)
+    return code in (0, 77)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="all unless some are named")
+    parts = parser.parse_args().parts or list(PARTS)
+    failed = [name for name in PARTS if name in parts and not run(name, *PARTS[name])]
+    print(f"\nfailed: {', '.join(failed)}" if failed else "\nall parts ran")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Steps under a plan on a GPU. Gradients lie in one piece of memory in the order in which backward makes them, so that every transfer
+is one call of NCCL: several small calls in a group take up to three times as long as one of all their bytes."""
+
+from typing import Dict, List
+
+import torch
+
+from .engine import Engine, Slot
+from .errors import NotSupported, StepChanged
+from .plan import Plan
+from .torch_wire import TorchWire, Wish
+
+
+def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
+    """By one kernel where PyTorch has it (2.1 and newer)."""
+    if not targets:
+        return
+    if hasattr(torch, "_foreach_copy_"):
+        torch._foreach_copy_(targets, sources)
+        return
+    for target, source in zip(targets, sources):
+        target.copy_(source)
+
+
+def laid_out(plan: Plan) -> List[int]:
+    """By parameter, where its gradient begins among those of its type: in the order in which transfers have them."""
+    found, places = {}, [0] * len(plan.parameters)
+    order = sorted(range(len(plan.parameters)), key=lambda i: (plan.parameters[i].ready, i))
+    for index in order:
+        parameter = plan.parameters[index]
+        places[index] = found.get(parameter.element_type, 0)
+        found[parameter.element_type] = places[index] + parameter.elements
+    return places
+
+
+class DeviceEngine(Engine):
+    """An Engine whose wire is a TorchWire. Every step must use every parameter: to ask would make the host wait."""
+
+    wire: TorchWire
+
+    def _prepare(self) -> None:
+        self._wish = Wish(self.wire)
+        self._to_copy: List[Slot] = []
+        places = laid_out(self.plan)
+        sizes: Dict[torch.dtype, int] = {}
+        for slot in self.slots:
+            sizes[slot.parameter.dtype] = sizes.get(slot.parameter.dtype, 0) + self.plan.parameters[slot.index].elements
+        self._all = {dtype: torch.zeros(size, dtype=dtype, device=self.wire.device) for dtype, size in sizes.items()}
+        # Each has a version of its own, so that changes by the user can be told from ours.
+        self._places = [self._all[slot.parameter.dtype].narrow(0, places[slot.index], self.plan.parameters[slot.index].elements)
+                        .view(slot.parameter_shape).data for slot in self.slots]
+        self._pieces = [self._piece(number, places) for number in range(len(self.transfers))]
+        self.wire.apply(self.plan)
+
+    def _piece(self, number: int, places: List[int]) -> torch.Tensor:
+        parts = self.plan.transfers[number]
+        begin = end = places[parts[0].parameter] + parts[0].begin
+        for part in parts:
+            if places[part.parameter] + part.begin != end:
+                raise NotSupported(f"transfer {number} of the plan: on GPUs its gradients must follow each other as backward makes them")
+            end += part.end - part.begin
+        return self._all[self.slots[parts[0].parameter].parameter.dtype][begin:end]
+
+    def _load(self, slot: Slot) -> None:
+        if slot.gradient is None:
+            raise StepChanged(f"{slot.name} got no gradient in this step; on GPUs every step must use every parameter")
+        if slot.gradient.is_sparse or slot.gradient.dtype != slot.parameter.dtype:
+            raise NotSupported(f"{slot.name}: a gradient that is sparse or of another type than its parameter")
+        slot.left, slot.loaded = len(slot.transfers), True
+        if slot.gradient.data_ptr() != self._places[slot.index].data_ptr():
+            self._to_copy.append(slot)
+
+    def _start(self, number: int) -> None:
+        for slot in self.transfers[number].slots:
+            if not slot.loaded:
+                self._load(slot)
+        copied, self._to_copy = self._to_copy, []
+        copy_all([self._places[slot.index] for slot in copied], [slot.gradient for slot in copied])
+        for slot in copied:
+            place = self._places[slot.index]
+            slot.parameter.grad, slot.gradient, slot.version = place, place, place._version
+        self.wire.start(number, self._pieces[number])
+        if number == len(self.transfers) - 1:
+            self.new_plan_wanted = self._wish.tell(self.wants_new_plan)
+
+    def _ready(self, needed: List[Slot]) -> List[Slot]:
+        """All that has arrived: updates are short here, and each call of the optimizer costs the host."""
+        ready = [slot for slot in self._arrived if slot.pending]
+        self._arrived.clear()
+        return ready

@@ -1,0 +1,80 @@
+"""One rank of pytorch_test.py's jobs by the code for GPUs, on processors: pytorch_device_job.py PART, where PART is training, zero1,
+zero2 or zero3. Transfers are torch.distributed's, over the backend "weft", which has all collectives; streams are not there. The cases of
+pytorch_job.py that use every parameter in every step, against DistributedDataParallel on the same data."""
+
+import sys
+
+import pytorch_job as job
+import pytorch_replan_job as replan
+import pytorch_shard_job as shard
+import torch
+import torch.distributed as dist
+import weft.torch as weft
+from weft.torch.rehearsal import CHOICES
+from weft.torch.torch_wire import TorchWire, Wish
+
+LANES = 2
+
+
+def overlap(model, optimizer, *, plan=None, shard=None, across_steps=True, lanes=LANES):
+    """weft.overlap as it is on GPUs."""
+    device = torch.device("cpu")
+    wire = TorchWire(dist.get_rank(), dist.get_world_size(), device, lanes)
+    weft.begin(model, optimizer, wire, device, plan, across_steps, shard or "")
+    return model, optimizer
+
+
+def uses_everything(case):
+    return not case.find_unused and "never run" not in case.name
+
+
+def rehearses(rank):
+    """The ranks choose together, and train on with what they chose."""
+    case = job.Case("communicators by rehearsal", lambda: job.peer_gpt.Gpt(job.Sizes), job.gpt_loss, steps=20)
+    model, optimizer = case.make(rank)
+    overlap(model, optimizer, lanes=0)
+    losses = job.train(case, model, model, optimizer, None, rank)
+    report = optimizer.weft.report()
+    assert len(report["rehearsed"]) == len(CHOICES), report
+    times = {name: max(pair) for name, pair in report["rehearsed"].items()}
+    best = min(times, key=times.get)
+    assert best.startswith(f"{report['communicators']} lanes"), (best, report)
+    optimizer.weft.close()
+    off = job.require_close(case, "losses", losses, job.with_ddp(case, rank)[0])
+    print(f"case: {case.name}: {best}, losses {off:.1g} apart", flush=True)
+
+
+def wishes(rank, ranks):
+    """Every rank reads what any rank told, of the same step, `LATER` steps later."""
+    wish = Wish(TorchWire(rank, ranks, torch.device("cpu"), 1))
+    told = [step % 3 == 0 and step % ranks == rank for step in range(12)]
+    found = [wish.tell(wants) for wants in told]
+    expected = [step >= Wish.LATER and (step - Wish.LATER) % 3 == 0 for step in range(12)]
+    assert found == expected, (found, expected)
+    print("case: a bit that all ranks read in the same step", flush=True)
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("weft")
+    weft.overlap = overlap  # what the other files call
+    part, rank, ranks = sys.argv[1], dist.get_rank(), dist.get_world_size()
+    if part == "training":
+        for case in filter(uses_everything, job.CASES if ranks == 2 else job.CASES[3:4]):
+            job.compare(case, rank)
+        wishes(rank, ranks)
+        if ranks == 2:
+            rehearses(rank)
+            replan.replans(rank)
+            replan.stands_aside(rank)
+    else:
+        for case in filter(uses_everything, shard.CASES if ranks == 2 else shard.CASES[3:4]):
+            job.compare(case, rank, part)
+        if ranks == 2:
+            shard.holdings(part, rank, ranks)
+            shard.checkpoints(part, rank)
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
