@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "compress/compression_format.hpp"
 
 namespace weft {
@@ -16,14 +17,31 @@ constexpr double kUsualMaxError = 0.01;
 }  // namespace
 
 void declare_compression_flags(Flags& flags, const char* group) {
-  flags.value("compress", "gradients=FORMAT,weights=FORMAT",
-              "gradients of data parallelism, or weights that ZeRO 3 gathers, travel encoded (docs/compression.md): " +
-                  compression_format_names() + "; weft plan takes auto too (default: off)",
+  flags.value("compress", "gradients=FORMAT[@node],weights=FORMAT",
+              "gradients of data parallelism (with @node: between nodes only), or weights that ZeRO 3 gathers, travel "
+              "encoded (docs/compression.md): " +
+                  compression_format_names() + " (power-sgd:R has rank R); weft plan takes auto too (default: off)",
               group);
   flags.value("compress-min", "N", "parameters with fewer elements travel as they are (default: 65536)", group);
 }
 
 namespace {
+
+// Takes "@node" and ":RANK" off what is said of gradients: "power-sgd:8", "int8@node".
+void read_gradients(const std::string& text, std::string_view& named, GradientCompression& gradients) {
+  constexpr std::string_view kBetweenNodes = "@node";
+  if (named.ends_with(kBetweenNodes)) {
+    named.remove_suffix(kBetweenNodes.size());
+    gradients.between_nodes = true;
+  }
+  const std::size_t colon = named.find(':');
+  if (colon == named.npos) return;
+  if (named.substr(0, colon) != name_of(CompressionFormat::power_sgd)) {
+    fail("--compress {}: only power-sgd has a rank, as in power-sgd:4", text);
+  }
+  gradients.rank = parse_integer(named.substr(colon + 1), "--compress " + text);
+  named = named.substr(0, colon);
+}
 
 // Reads "gradients=FORMAT", "weights=FORMAT", or both with a comma between them.
 void read_formats(const std::string& text, EncodedTensors& choice) {
@@ -36,11 +54,15 @@ void read_formats(const std::string& text, EncodedTensors& choice) {
     CompressionFormat* const format = what == "gradients" ? &choice.gradients.format
                                       : what == "weights" ? &choice.weights
                                                           : nullptr;
-    const auto named =
-        equals < item.size() ? parse_compression_format(item.substr(equals + 1)) : std::optional<CompressionFormat>();
+    std::string_view name = equals < item.size() ? item.substr(equals + 1) : std::string_view();
+    if (what == "gradients") read_gradients(text, name, choice.gradients);
+    const std::optional<CompressionFormat> named = parse_compression_format(name);
     if (format == nullptr || !named || *named == CompressionFormat::none) {
-      fail("--compress {}: must be auto, or gradients= or weights= (with a comma between both) and one of {}", text,
-           compression_format_names());
+      fail(
+          "--compress {}: must be auto, or gradients= or weights= (with a comma between both) and one of {}; behind "
+          "the "
+          "format of gradients may stand @node",
+          text, compression_format_names());
     }
     if (*format != CompressionFormat::none) fail("--compress {}: says {} twice", text, what);
     *format = *named;

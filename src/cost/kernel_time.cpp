@@ -113,6 +113,9 @@ double kernel_seconds(const OpKey& key, const Device& device, const DeviceProfil
     seconds = std::max(seconds, executed_flops(key).value / rate);
   } else if (key.kind == OpKind::attention) {
     seconds = unfused_attention_seconds(key, device, reached);
+  } else if (key.kind == OpKind::low_rank) {
+    const double rate = matrix_peak(device, key.dtype) * reached.matrix_efficiency;
+    seconds = std::max(seconds, executed_flops(key).value / rate);
   }
   return seconds + static_cast<double>(kernel_count(key)) * static_cast<double>(reached.kernel_gap.value) * 1e-9;
 }

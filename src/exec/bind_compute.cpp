@@ -7,6 +7,8 @@
 #include "exec/bind_compression.hpp"
 #include "exec/bind_experts.hpp"
 #include "exec/bind_linear.hpp"
+#include "exec/bind_low_rank.hpp"
+#include "exec/bind_node_compression.hpp"
 #include "exec/bind_qk_norm.hpp"
 #include "exec/bind_slices.hpp"
 #include "exec/bind_zero_plus_plus.hpp"
@@ -336,6 +338,12 @@ void ComputeBinder::load_batch(std::int64_t step, MicroBatch micro_batch) const 
 
 BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   if (op.role == Role::update) return bind_update(op);
+  if (op.key.kind == OpKind::low_rank) {
+    return bind_low_rank(view_, parameters_, settings_.seed, training_.compression_errors, op);
+  }
+  if (is_of_node_shards(view_, parameters_, op)) {
+    return bind_node_shards(view_, parameters_, settings_.seed, training_.compression_errors, op);
+  }
   if (is_of_compression(op))
     return bind_compression(view_, parameters_, settings_.seed, training_.compression_errors, op);
   if (op.role != Role::grad_norm) no_kernel(op);

@@ -68,6 +68,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, MicroBatch micro_
     add_leg(op, micro_batch, ends);
   } else if (op.role == Role::grad_exchange || op.role == Role::grad_gather) {
     add_encoded(op, micro_batch, ends);
+  } else if (op.role == Role::node_reduce || op.role == Role::node_gather) {
+    add_node_shards(op, micro_batch, ends);
   } else if (op.communication->collective == Collective::all_reduce) {
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
@@ -215,8 +217,39 @@ void TransferBinder::add_encoded(const Operation& op, MicroBatch micro_batch, En
   };
   ends.input.push_back(whole(read_of(original, Operand::payload)));
   ends.output.push_back(whole(write_of(original, Operand::payload)));
+  ends.in_place = same_places(ends.input, ends.output);  // factors of low rank, which are summed
   if (op.communication->collective != Collective::all_gather) return;
-  ends.slices.assign(view_.group_size(op.communication->group), elements_in(ends.input, op.communication->format));
+  ends.slices.assign(view_.members(*op.communication).size(), elements_in(ends.input, op.communication->format));
+}
+
+// Inside a node, member j has shards j, N + j, 2 N + j, ... of every gradient. Once a step they lie in the memory of
+// the whole; what ZeRO 2 and 3 sum in every micro-batch goes to a place of its own, one full shard behind the other.
+void TransferBinder::add_node_shards(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
+  const GroupKind group = op.communication->group;
+  const std::int64_t inner = view_.inner_size(group), n = view_.group_size(group);
+  for (std::int64_t member = 0; member < inner; ++member) {
+    std::vector<Segment> of_member;
+    for (const Origin& origin : op.origins) {
+      const Operation& original = view_.original().op(origin.operation);
+      const ParameterState& p = parameters_.of(original.layer, original.subject);
+      const ElementPointer in = view_.data(read_of(original, Operand::payload), micro_batch);
+      const ElementPointer out = view_.data(write_of(original, Operand::payload), micro_batch);
+      if (!op.per_micro_batch && in != out) {
+        fail("'{}': the plan places its sums apart from the gradient; weft run works in place", describe(op));
+      }
+      const bool own = member == view_.position_in(group) % inner;
+      for (std::int64_t position = member; position < n; position += inner) {
+        const ElementRange range = view_.shard(p.elements, group, position);
+        of_member.push_back(segment_of(in + range.begin, range.size()));
+        if (!own || !op.per_micro_batch) continue;
+        ends.output.push_back(segment_of(out + position / inner * ((p.elements + n - 1) / n), range.size()));
+      }
+    }
+    ends.slices.push_back(elements_in(of_member, op.communication->format));
+    ends.input.insert(ends.input.end(), of_member.begin(), of_member.end());
+  }
+  ends.in_place = !op.per_micro_batch;
+  if (ends.in_place) ends.output = ends.input;
 }
 
 // The sender of a message comes first.

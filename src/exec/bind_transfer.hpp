@@ -41,6 +41,7 @@ class TransferBinder {
   void add_whole_values(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_shards(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_encoded(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_node_shards(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_leg(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_rows(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_exchange(const Operation& op, MicroBatch micro_batch, Ends& ends) const;

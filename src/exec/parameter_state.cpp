@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/mix.hpp"
 #include "compress/compressor.hpp"
 #include "exec/initial_weights.hpp"
+#include "graph/factor_sizes.hpp"
 #include "plan/memory/lifetimes.hpp"
 
 namespace weft {
@@ -19,7 +21,7 @@ ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<
     if (writer.is_transfer()) {
       value = read_of(writer, Operand::payload);
     } else {
-      value = read_of(writer, writer.key.kind == OpKind::encode ? Operand::gradient : Operand::encoded);
+      value = read_of(writer, writer.key.kind == OpKind::decode ? Operand::encoded : Operand::gradient);
     }
   }
 }
@@ -38,6 +40,7 @@ void find_codes_and_errors(const StepGraph& graph, ClassId rank_class, Parameter
   for (const Operation& op : graph.operations) {
     if (op.rank_class != rank_class || op.layer != p.layer || op.subject != p.role || op.per_micro_batch) continue;
     if (op.role == Role::param_encode) p.encoded = write_of(op, Operand::encoded);
+    if (const ValueId basis = find_read(op, Operand::basis); basis.valid()) p.basis = basis;
     if (op.role != Role::grad_encode) continue;
     (encodes_sum(op) ? p.sum_error : p.gradient_error) = read_of(op, Operand::compression_error);
   }
@@ -46,7 +49,7 @@ void find_codes_and_errors(const StepGraph& graph, ClassId rank_class, Parameter
 }  // namespace
 
 bool encodes_sum(const Operation& op) {
-  return op.role == Role::grad_encode && op.part == 1;
+  return op.role == Role::grad_encode && op.key.kind == OpKind::encode && op.part == 1;
 }
 
 Role parameter_role(const Transformer& model, const Layout& layout, Role role) {
@@ -160,10 +163,57 @@ Vector ParameterStates::own_master(const ParameterState& p) const {
   return view_.data(p.weight).type == ElementType::fp32 ? own_weights(p) : own_moment(p, kMaster);
 }
 
+// Shards j, N + j, 2 N + j, ... belong to member j of every node with N members.
+std::vector<ElementRange> ParameterStates::node_shards(const ParameterState& p) const {
+  const std::int64_t inner = view_.inner_size(p.group), n = view_.group_size(p.group);
+  std::vector<ElementRange> shards;
+  for (std::int64_t position = view_.position_in(p.group) % inner; position < n; position += inner) {
+    shards.push_back(view_.shard(p.elements, p.group, position));
+  }
+  return shards;
+}
+
+std::uint64_t ParameterStates::seed_of_basis(const ParameterState& p, std::uint64_t seed) const {
+  const auto parameter = static_cast<std::uint64_t>(p.layer + 1) * kRoles + static_cast<std::uint64_t>(p.role);
+  return mix_bits(mix_bits(seed) ^ mix_bits(parameter));
+}
+
+std::vector<HeldBasis> ParameterStates::bases_of(const ParameterState& p) const {
+  std::vector<HeldBasis> bases;
+  if (!p.basis.valid()) return bases;
+  for (const LowRankMatrix& matrix : factor_sizes(p.tensors, view_.plan().layout.compress.rank).matrices) {
+    const auto tensor = std::ranges::find(p.tensors, matrix.offset, &HeldTensor::offset);
+    bases.push_back({&*tensor, {view_.data(p.basis) + matrix.right, matrix.rank * matrix.columns}});
+  }
+  return bases;
+}
+
+void ParameterStates::set_initial_bases(std::uint64_t seed) const {
+  for (const ParameterState& p : parameters_) {
+    if (!p.basis.valid()) continue;
+    const FactorSizes sizes = factor_sizes(p.tensors, view_.plan().layout.compress.rank);
+    std::vector<float> basis(static_cast<std::size_t>(sizes.right), 0.0F);
+    std::uint64_t number = seed_of_basis(p, seed);
+    for (const LowRankMatrix& matrix : sizes.matrices) {
+      make_orthonormal({basis.data() + matrix.right, static_cast<std::size_t>(matrix.rank * matrix.columns)},
+                       matrix.rank, number++);
+    }
+    view_.memory().write(basis, {view_.data(p.basis), sizes.right});
+  }
+}
+
 std::vector<HeldErrors> ParameterStates::errors_of(const ParameterState& p) const {
   std::vector<HeldErrors> all;
-  if (p.gradient_error.valid()) {
+  if (p.gradient_error.valid() && view_.original().value(p.gradient_error).elements() >= p.elements) {
     all.push_back({{0, p.elements}, {view_.data(p.gradient_error), p.elements}});
+  } else if (p.gradient_error.valid()) {
+    const std::vector<ElementRange> shards = node_shards(p);
+    const std::int64_t room = view_.original().value(p.gradient_error).elements() / std::ssize(shards);
+    ElementPointer at = view_.data(p.gradient_error);
+    for (const ElementRange& shard : shards) {
+      all.push_back({shard, {at, shard.size()}});
+      at = at + room;
+    }
   }
   if (p.sum_error.valid()) {
     const ElementRange shard = view_.own_shard(p.elements, p.group);
@@ -190,6 +240,7 @@ void ParameterStates::encode_weights(const ParameterState& p) const {
 }
 
 void ParameterStates::set_initial_weights(std::uint64_t seed) const {
+  set_initial_bases(seed);
   std::vector<float> numbers;
   for (const ParameterState& p : parameters_) {
     set_weights(p, [&](ElementRange range) {

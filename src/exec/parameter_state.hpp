@@ -34,6 +34,7 @@ struct ParameterState {
   ValueId state;     // first moments, then second, then the master copy where weights are 16 bits wide
   // What encodings have taken away of this rank's gradient, and of the sums of its shard; not valid: there are none.
   ValueId gradient_error, sum_error;
+  ValueId basis;             // of PowerSGD: the right factors that a step begins with; else not valid
   std::string name() const;  // "layer 3 qkv"
 };
 
@@ -42,6 +43,12 @@ struct HeldErrors {
   ElementRange elements;
   Vector errors;
   bool of_sum = false;
+};
+
+// The basis of one matrix of a parameter in a rank's memory.
+struct HeldBasis {
+  const HeldTensor* tensor;
+  Vector factor;
 };
 
 class ParameterStates {
@@ -64,6 +71,16 @@ class ParameterStates {
   Vector own_moment(const ParameterState& p, int which) const;
   // Returns the weights in fp32 that the update works on: a copy of their own where the weights are 16 bits wide.
   Vector own_master(const ParameterState& p) const;
+  // Returns the shards of its node's sums that this rank encodes for the other nodes, one for each node.
+  std::vector<ElementRange> node_shards(const ParameterState& p) const;
+  // Returns a number that is the same on all ranks that hold this parameter, for PowerSGD's random numbers.
+  std::uint64_t seed_of_basis(const ParameterState& p, std::uint64_t seed) const;
+  // Returns the bases of PowerSGD, one for every matrix that it has factors of. They are the same on all ranks that
+  // hold the parameter, of which the first saves them.
+  std::vector<HeldBasis> bases_of(const ParameterState& p) const;
+  bool saves_bases(const ParameterState& p) const { return view_.position_in(p.group) == 0; }
+  // Sets the bases of PowerSGD to those that training begins with.
+  void set_initial_bases(std::uint64_t seed) const;
   // Returns all compression errors of a parameter. Only their sum over ranks counts.
   std::vector<HeldErrors> errors_of(const ParameterState& p) const;
   // Sets weights and their master copy to what `elements_of` says of a range of the parameter's elements.

@@ -133,7 +133,7 @@ class StepEnds {
         "with "
         "gradients as {} diverges; give --compress a finer format, or a smaller --lr",
         job_.first_step + std::ssize(losses), losses.back(), kGrowthOfDivergence, losses.front(), kStepsOfDivergence,
-        name_of(compress.format));
+        name_of(compress));
     communicator_.fail(words);
     throw RunFailed(words);
   }
@@ -311,6 +311,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
   PlanRun& run = *own_run;
   run.rehearse(job.validation != nullptr);
   if (job.resume != nullptr) {
+    parameters.set_initial_bases(job.settings.seed);
     load_state(*job.resume, view, parameters, kinds_of(job.settings));
   } else {
     parameters.set_initial_weights(job.settings.seed);

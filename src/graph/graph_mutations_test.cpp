@@ -161,6 +161,8 @@ std::vector<std::size_t> checked_dims(OpKind kind) {
       return {0, 2};
     case OpKind::decode:
       return {0, 2, 3};
+    case OpKind::low_rank:  // a rank follows from no value alone
+      return {0, 2, 3, 4};
     case OpKind::elementwise:
     case OpKind::adam:
     case OpKind::square_sum:

@@ -80,6 +80,16 @@ std::string formats_without_feedback() {
   return names;
 }
 
+}  // namespace
+
+std::string name_of(const GradientCompression& compress) {
+  std::string name(name_of(compress.format));
+  if (compress.format == CompressionFormat::power_sgd) name += fmt::format(":{}", compress.rank);
+  return name + (compress.between_nodes ? "@node" : "");
+}
+
+namespace {
+
 void validate_weight_compression(const Layout& l, const Transformer& model) {
   if (!l.encodes_weights()) return;
   const std::string_view format = name_of(l.compress_weights);
@@ -98,7 +108,7 @@ void validate_weight_compression(const Layout& l, const Transformer& model) {
 void validate_compression(const Layout& l, const Transformer& model) {
   validate_weight_compression(l, model);
   if (!l.compress.is_on()) return;
-  const std::string_view format = name_of(l.compress.format);
+  const std::string format = name_of(l.compress);
   require_positive("--compress-min", l.compress.min_elements);
   if (l.dp * l.cp == 1) fail("--compress gradients={}: --dp 1 exchanges no gradients", format);
   if (l.zero > 1 && !works_without_feedback(l.compress.format)) {
@@ -110,6 +120,15 @@ void validate_compression(const Layout& l, const Transformer& model) {
   if (l.zero > 1 && model.experts) {
     fail("--compress gradients={}: at --zero {} is for models without experts, and {} has {}", format, l.zero,
          model.name, model.experts->count);
+  }
+  if (l.compress.format == CompressionFormat::power_sgd) {
+    constexpr std::int64_t kMostColumns = 1024;  // orthonormal columns take the square of their number
+    if (l.compress.rank < 1 || l.compress.rank > kMostColumns) {
+      fail("--compress gradients={}: the rank must be 1 to {}", format, kMostColumns);
+    }
+    if (l.compress.between_nodes) {
+      fail("--compress gradients={}: factors are summed over all ranks at once; leave out @node", format);
+    }
   }
   if (l.zero_shards > 0 && l.zero < 2) fail("--compress gradients={}: with --zero-shards needs --zero 2 or 3", format);
   if (l.zero < 2 && l.grad_dtype != ElementType::fp32) {

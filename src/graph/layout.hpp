@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,10 +39,14 @@ inline constexpr WireFormat kDispatchFp8{ElementType::fp8, 128, ElementType::fp3
 struct GradientCompression {
   CompressionFormat format = CompressionFormat::none;
   std::int64_t min_elements = 1 << 16;  // smaller parameters travel as they are
+  std::int64_t rank = 4;                // columns of a factor, where the format is power_sgd
+  // Whether gradients are summed as they are inside a node, and encoded on their way between nodes only.
+  bool between_nodes = false;
   friend bool operator==(const GradientCompression&, const GradientCompression&) = default;
   bool is_on() const { return format != CompressionFormat::none; }
   bool takes(std::int64_t elements) const { return is_on() && elements >= min_elements; }
 };
+std::string name_of(const GradientCompression& compress);  // as --compress takes it: "int8@node", "power-sgd:4"
 
 struct Layout {
   std::int64_t tp = 1, cp = 1, dp = 1, pp = 1;

@@ -40,6 +40,8 @@ enum class Operand : std::uint8_t {
   optimizer_state,
   encoded,            // what a compressor made of gradients
   compression_error,  // what encodings have taken away and the next one adds
+  basis,              // of PowerSGD: the right factors that the next step begins with
+  left_factor,        // of PowerSGD: of the sum over ranks, with orthonormal columns
   payload             // what a transfer carries, before and after
 };
 inline constexpr int kOperands = static_cast<int>(Operand::payload) + 1;

@@ -19,15 +19,15 @@ std::string_view name_of(Role role) {
       "head loss embedding_reduce attention_gather attention_reduce ffn_gather ffn_reduce kv_gather kv_reduce "
       "expert_dispatch expert_combine expert_gather expert_reduce head_gather head_reduce loss_reduce stage_input "
       "stage_output stage_gather grad_reduce shard_reduce replica_reduce tied_reduce param_gather norm_reduce "
-      "grad_exchange grad_gather grad_encode grad_merge grad_decode grad_norm update param_encode param_decode "
-      "param_keep");
+      "grad_exchange grad_gather node_reduce node_gather grad_encode grad_merge grad_decode grad_norm update "
+      "param_encode param_decode param_keep");
   return enum_name(kNames, role);
 }
 
 std::string_view name_of(OpKind kind) {
-  static constexpr std::string_view kNames[] = {"gemm",        "attention",     "norm",   "elementwise",
-                                                "gather_rows", "cross_entropy", "gate",   "adam",
-                                                "square_sum",  "encode",        "decode", "transfer"};
+  static constexpr std::string_view kNames[] = {"gemm",          "attention", "norm",    "elementwise", "gather_rows",
+                                                "cross_entropy", "gate",      "adam",    "square_sum",  "encode",
+                                                "decode",        "low_rank",  "transfer"};
   return enum_name(kNames, kind);
 }
 
@@ -70,7 +70,7 @@ bool rounds_operands(Role role) {
 }
 
 std::size_t dimensions_of(OpKind kind) {
-  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 3, 4, 0};
+  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 3, 4, 5, 0};
   return kDimensions[static_cast<std::size_t>(kind)];
 }
 
@@ -119,6 +119,8 @@ Flops executed_flops(const OpKey& key) {
   if (key.kind == OpKind::attention && key.causal_half) {
     flops.value *= key.phase == Phase::input_grad ? 0.5 * 1.25 : 0.5;
   }
+  // A product with a thin matrix; making the columns of a factor orthonormal is a product of the factor with itself.
+  if (key.kind == OpKind::low_rank) flops.value = 2 * dim(key, 1) * (dim(key, 0) + dim(key, 2) + dim(key, 3));
   return flops;
 }
 
@@ -156,6 +158,9 @@ double memory_traffic(const OpKey& key) {
       return (key.phase == Phase::optimizer ? 3 : 1) * size * dim(key, 0) + encoded_traffic(key, key.dims[2]);
     case OpKind::decode:
       return size * dim(key, 0) + dim(key, 3) * encoded_traffic(key, key.dims[2]);
+    case OpKind::low_rank:  // reads gradients and errors, and writes both when their sum is known
+      return size * ((key.dims[4] == static_cast<std::int64_t>(LowRankStep::product) ? 4 : 2) * dim(key, 0) +
+                     dim(key, 2) + dim(key, 3));
     case OpKind::transfer:
       return 0;
   }

@@ -80,6 +80,8 @@ enum class Role : std::uint8_t {
   norm_reduce,
   grad_exchange,  // of encoded gradients: everybody gets all summands of its shard
   grad_gather,    // of encoded sums
+  node_reduce,    // inside a node, of gradients that are encoded between nodes only
+  node_gather,    // inside a node, of what came from the others
   // once a step
   grad_encode,  // of gradients or of their sums, with what earlier encodings took away
   grad_merge,   // decodes the summands of a shard and adds them up
@@ -107,11 +109,17 @@ enum class OpKind : std::uint8_t {
   square_sum,     // dims: elements
   encode,         // dims: elements, compression format, shards that are encoded apart
   decode,         // dims: elements, compression format, encoded shards side by side, summands of each element
+  low_rank,       // dims: elements, rank, elements of left factors, of right factors, LowRankStep
   transfer        // a collective or a message
 };
 std::string_view name_of(OpKind kind);
 // How many of OpKey::dims it has.
 std::size_t dimensions_of(OpKind kind);
+
+// What PowerSGD computes of gradient and error M: left factors M Q, of the basis Q of the last step; right factors
+// transposed(M) P, of the sum P of left factors; their product, which is the sum of gradients.
+enum class LowRankStep : std::uint8_t { left, right, product };
+inline constexpr int kLowRankSteps = static_cast<int>(LowRankStep::product) + 1;
 
 // What the operands of a matrix product are rounded to just before it. Sums and results keep the key's element type.
 enum class ProductFormat : std::uint8_t { stored, fp8, fp4 };

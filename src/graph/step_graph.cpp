@@ -148,6 +148,23 @@ std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {
   return writers;
 }
 
+namespace {
+
+// Throws Error where gradients are to be encoded between nodes, and no data-parallel group has ranks inside and outside
+// of its nodes.
+void require_two_levels(const Layout& layout, const IdVector<ClassId, RankClass>& classes) {
+  if (!layout.compress.between_nodes) return;
+  for (const RankClass& c : classes) {
+    if (c.group(GroupKind::dp).levels.size() == 2) return;
+  }
+  fail(
+      "--compress gradients={}: needs nodes with equal numbers of data-parallel ranks, several of them and several in "
+      "each; leave out @node",
+      name_of(layout.compress));
+}
+
+}  // namespace
+
 StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout) {
   validate(model);
   validate(layout, model, cluster.device_count());
@@ -166,6 +183,7 @@ StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, con
   if (cluster.spec().execution.runtime == Runtime::cuda) graph.tokens.routed.in_token_order = false;
   graph.classes = classes.classes;
   graph.links = classes.links;
+  require_two_levels(layout, graph.classes);
   TransferTable transfers;
   for (std::size_t c = 0; c < graph.classes.size(); ++c) {
     ClassBuilder(graph, transfers, model, layout, make_id<ClassId>(c)).build();

@@ -41,13 +41,15 @@ void read_name(const JsonObject& object, const std::string& key, Enum last, Enum
 }
 
 void read_compression(const JsonObject& object, Layout& layout) {
-  object.allow_only(std::vector<std::string>{"gradients", "weights", "min_elements"});
+  object.allow_only(std::vector<std::string>{"gradients", "weights", "min_elements", "rank", "between_nodes"});
   const auto format = [&](const char* key) {
-    return static_cast<CompressionFormat>(object.one_of(key, names_up_to(CompressionFormat::random_k)));
+    return static_cast<CompressionFormat>(object.one_of(key, names_up_to(CompressionFormat::power_sgd)));
   };
   if (object.has("weights")) layout.compress_weights = format("weights");
   if (object.has("gradients") || !object.has("weights")) layout.compress.format = format("gradients");
   layout.compress.min_elements = object.integer_or("min_elements", layout.compress.min_elements, 1, kMaxDegree);
+  layout.compress.rank = object.integer_or("rank", layout.compress.rank, 1, kMaxDegree);
+  layout.compress.between_nodes = object.boolean_or("between_nodes", layout.compress.between_nodes);
 }
 
 }  // namespace
@@ -78,6 +80,8 @@ ordered_json layout_to_json(const Layout& layout) {
     if (layout.compress.is_on()) compress["gradients"] = name_of(layout.compress.format);
     if (layout.encodes_weights()) compress["weights"] = name_of(layout.compress_weights);
     compress["min_elements"] = layout.compress.min_elements;
+    if (layout.compress.format == CompressionFormat::power_sgd) compress["rank"] = layout.compress.rank;
+    if (layout.compress.between_nodes) compress["between_nodes"] = true;
     result["compress"] = std::move(compress);
   }
   if (layout.layer_group > 1) result["layer_group"] = layout.layer_group;

@@ -13,6 +13,8 @@ TrafficKind traffic_kind(const Operation& op) {
     case Role::shard_reduce:
     case Role::grad_exchange:
     case Role::grad_gather:
+    case Role::node_reduce:
+    case Role::node_gather:
       return TrafficKind::dp_grad;
     case Role::param_gather:
       return TrafficKind::param_gather;

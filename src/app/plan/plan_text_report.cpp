@@ -181,7 +181,7 @@ std::string study_heading(const PlanStudy& study, bool links) {
   text += fmt::format("  |  zero {}", l.zero);
   if (l.has_shard_groups()) text += fmt::format(" in {} shards", l.shards());
   if (l.zero_secondary > 0) text += fmt::format(" with secondary shards over {}", l.zero_secondary);
-  if (l.compress.is_on()) text += fmt::format("  gradients as {}", name_of(l.compress.format));
+  if (l.compress.is_on()) text += fmt::format("  gradients as {}", name_of(l.compress));
   if (l.encodes_weights()) text += fmt::format("  weights as {}", name_of(l.compress_weights));
   text += fmt::format("  {}", name_of(l.precision));
   if (l.products != ProductFormat::stored) text += fmt::format("  products in {}", name_of(l.products));

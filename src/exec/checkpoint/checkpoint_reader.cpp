@@ -79,6 +79,19 @@ void CheckpointReader::read(const std::vector<HeldTensor>& tensors, TensorKind k
   }
 }
 
+std::span<const float> CheckpointReader::basis_of(const HeldTensor& tensor, std::int64_t elements) const {
+  const StoredPiece wanted = piece_of_basis(tensor, elements);
+  const auto sources = sources_.find({wanted.tensor, wanted.kind});
+  if (sources == sources_.end()) return {};
+  for (const Source& source : sources->second) {
+    const StoredPiece& piece = *source.piece;
+    if (piece.rows == wanted.rows && piece.columns == wanted.columns && piece.elements == wanted.elements) {
+      return source.data;
+    }
+  }
+  return {};
+}
+
 template <class Part>
 void CheckpointReader::add_up(const std::string& tensor, TensorKind kind, const Part& to) const {
   const auto sources = sources_.find({tensor, kind});
@@ -114,7 +127,21 @@ void load_errors(const CheckpointReader& checkpoint, const RankView& view, const
   const ElementRange shard = view.own_shard(p.elements, p.group);
   std::vector<float> sums(shard.size());
   checkpoint.add_up_errors(p.tensors, shard, sums);
-  view.memory().write(sums, parameters.errors_of(p).front().errors.slice(shard.begin, shard.end));
+  for (const HeldErrors& held : parameters.errors_of(p)) {
+    if (held.of_sum || shard.begin < held.elements.begin || shard.end > held.elements.end) continue;
+    const std::int64_t begin = shard.begin - held.elements.begin;
+    view.memory().write(sums, held.errors.slice(begin, begin + shard.size()));
+    return;
+  }
+}
+
+// What another layout left is of no use; a run then begins with a basis of its own.
+void load_bases(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
+                const ParameterState& p) {
+  for (const HeldBasis& basis : parameters.bases_of(p)) {
+    const std::span<const float> stored = checkpoint.basis_of(*basis.tensor, basis.factor.size);
+    if (!stored.empty()) view.memory().write(stored, basis.factor);
+  }
 }
 
 }  // namespace
@@ -137,6 +164,7 @@ void load_state(const CheckpointReader& checkpoint, const RankView& view, const 
       }
     }
     load_errors(checkpoint, view, parameters, p);
+    load_bases(checkpoint, view, parameters, p);
   }
 }
 

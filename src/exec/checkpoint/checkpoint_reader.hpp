@@ -25,6 +25,9 @@ class CheckpointReader {
   // The sum of all compression errors of these elements; zero where there are none.
   void add_up_errors(const std::vector<HeldTensor>& tensors, ElementRange range, std::span<float> sums) const;
 
+  // The basis that a run with the same part of the tensor and the same rank left; empty where there is none.
+  std::span<const float> basis_of(const HeldTensor& tensor, std::int64_t elements) const;
+
  private:
   struct Source {
     const StoredPiece* piece;
@@ -39,7 +42,8 @@ class CheckpointReader {
   std::map<std::pair<std::string, TensorKind>, std::vector<Source>> sources_;
 };
 
-// Weights, moments and compression errors of a rank, as it needs them to begin a step: where initial weights would be.
+// Weights, moments, compression errors and bases of a rank, as it needs them to begin a step: where initial weights
+// would be.
 void load_state(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
                 const std::vector<TensorKind>& kinds);
 

@@ -11,10 +11,11 @@
 
 namespace weft {
 
-// Of errors of gradients there may be several pieces with the same elements; the sum of all errors counts.
-enum class TensorKind : std::uint8_t { weight, first_moment, second_moment, gradient_error, sum_error };
-inline constexpr std::string_view kTensorKindNames[] = {"weight", "first_moment", "second_moment", "gradient_error",
-                                                        "sum_error"};
+// Of errors of gradients there may be several pieces with the same elements; the sum of all errors counts. The basis of
+// PowerSGD is no part of the tensor: it belongs to the part of it that a rank holds, which rows and columns say.
+enum class TensorKind : std::uint8_t { weight, first_moment, second_moment, gradient_error, sum_error, basis };
+inline constexpr std::string_view kTensorKindNames[] = {"weight",         "first_moment", "second_moment",
+                                                        "gradient_error", "sum_error",    "basis"};
 
 // Elements `elements` of the rectangle rows x columns of a tensor, the rectangle taken row by row.
 struct StoredPiece {

@@ -30,7 +30,23 @@ void add_pieces(const ParameterState& p, std::size_t parameter, TensorKind kind,
   }
 }
 
+void add_bases(const ParameterStates& parameters, const ParameterState& p, std::size_t parameter,
+               std::vector<OwnedPiece>& pieces) {
+  if (!parameters.saves_bases(p)) return;
+  for (const HeldBasis& basis : parameters.bases_of(p)) {
+    StoredPiece piece = piece_of_basis(*basis.tensor, basis.factor.size);
+    // A part of padding alone has no place in the tensor.
+    if (basis.tensor->copy || piece.elements.size() > piece.rows.size() * piece.columns.size()) continue;
+    pieces.push_back({std::move(piece), parameter, basis.factor, {basis.factor.size}});
+  }
+}
+
 }  // namespace
+
+StoredPiece piece_of_basis(const HeldTensor& tensor, std::int64_t elements) {
+  const ElementRange rows{tensor.rows.front().begin, tensor.rows.back().end};
+  return {tensor.whole.name, TensorKind::basis, rows, tensor.columns, {0, elements}, 0};
+}
 
 bool is_tied_head(const ParameterState& p) {
   return p.role == Role::head && p.tensors.front().whole.repeated;
@@ -56,6 +72,7 @@ std::vector<OwnedPiece> owned_pieces(const ParameterStates& parameters, const st
       add_pieces(p, i, held.of_sum ? TensorKind::sum_error : TensorKind::gradient_error, held.elements, held.errors,
                  held.elements.begin, pieces);
     }
+    add_bases(parameters, p, i, pieces);
   }
   return pieces;
 }

@@ -20,12 +20,15 @@ struct OwnedPiece {
 // each has compression errors of its own, whereas those of other copies are the same.
 bool is_tied_head(const ParameterState& p);
 
+// Returns what the basis of a matrix is stored as: so many elements, under the rows and columns that the part spans.
+StoredPiece piece_of_basis(const HeldTensor& tensor, std::int64_t elements);
+
 // What the optimizer of a run keeps beside the weights.
 std::vector<TensorKind> kinds_of(const TrainSettings& settings);
 
 // In order, those of a parameter one after the other. Over all ranks every element of every tensor is there once:
 // ranks that hold the same (data-parallel ones without ZeRO, replicas of a shard) share the writing. Padding is left
-// out. Of compression errors every rank answers for its own.
+// out. Of compression errors every rank answers for its own, and for a basis of PowerSGD the first that has it.
 std::vector<OwnedPiece> owned_pieces(const ParameterStates& parameters, const std::vector<TensorKind>& kinds);
 
 // Elements `elements` of a rank's part of a tensor, as the rectangles (or parts of such) that the whole knows them by;

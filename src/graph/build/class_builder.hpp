@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/factor_sizes.hpp"
 #include "graph/pipeline_run.hpp"
 #include "graph/step_graph.hpp"
 
@@ -49,6 +50,8 @@ struct Parameter {
   ValueId weight = {};                     // whole, or this rank's shard under ZeRO-3
   ValueId gradient = {};                   // accumulated over the step; this rank's shard under ZeRO-2 and 3
   ValueId encoded = {};                    // this rank's shard of the weight, where shards are gathered encoded
+  // PowerSGD: what its later steps read, once the first one is there.
+  ValueId whole_gradient = {}, error = {}, basis = {}, left_factor = {};
 };
 
 class ClassBuilder {
@@ -103,13 +106,20 @@ class ClassBuilder {
   ValueId whole_gradient(ParameterIndex index, Role role);
   void weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads);
   void finish_step();
-  ValueId reduce_gradient(const Parameter& p, ValueId grad, Role stage);
+  ValueId reduce_gradient(Parameter& p, ValueId grad, Role stage);
   // Compressed gradients (compression.cpp).
-  bool is_compressed(const Parameter& p) const;
+  bool is_compressed(const Parameter& p);
   bool gathers_summands(const Parameter& p) const;
   ValueId compress_gradient(const Parameter& p, ValueId grad, Role stage);
   ValueId encode_gradient(const Parameter& p, ValueId grad, std::int64_t shard_count, const char* suffix);
   ValueId decode_gradient(const Parameter& p, ValueId encoded, Role role, OpKey key, const char* suffix);
+  // Factors of low rank (low_rank.cpp).
+  bool has_factors(const Parameter& p);
+  ValueId factor_gradient(Parameter& p, ValueId grad, Role stage);
+  // Compressed between nodes only (node_compression.cpp).
+  bool leaves_node(GroupKind group) const;  // some of its members are in other nodes
+  bool is_compressed_between_nodes(const Parameter& p) const;
+  ValueId compress_between_nodes(const Parameter& p, ValueId grad, Role stage);
   // What ZeRO++ adds (zero_plus_plus.cpp).
   void keep_secondary(ParameterIndex index, ValueId whole);
   bool has_encoded_weight(std::int64_t elements, GroupKind group) const;
@@ -300,6 +310,7 @@ class ClassBuilder {
   std::vector<Parameter> parameters_;
   std::map<std::pair<std::int32_t, Role>, ParameterIndex> by_role_;  // (layer, role)
   std::map<Role, std::int64_t> held_elements_;                       // the same in every layer
+  std::map<Role, FactorSizes> factor_sizes_;                         // likewise
   std::map<Role, Spread> spreads_;
   std::map<ParameterIndex, ValueId> gathered_;                          // ZeRO-3: whole copies in use right now
   std::map<ParameterIndex, ValueId> secondary_;                         // shares of them that backward gathers

@@ -11,9 +11,21 @@
 
 namespace weft {
 
-bool ClassBuilder::is_compressed(const Parameter& p) const {
+bool ClassBuilder::is_compressed(const Parameter& p) {
   // A shard is then smaller than the whole, by which operations on either are told apart.
-  return layout_.zero < 2 && shards(p.group) > 1 && p.elements > 1 && layout_.compress.takes(p.elements);
+  if (layout_.zero >= 2 || shards(p.group) == 1 || p.elements == 1 || !layout_.compress.takes(p.elements)) return false;
+  if (layout_.compress.format == CompressionFormat::power_sgd) return has_factors(p);
+  if (!layout_.compress.between_nodes) return true;
+  const ClassGroup& group = rank_class().group(p.group);
+  const std::int64_t n = shards(p.group);
+  // What a member has of its node's sums is then smaller than the whole, too.
+  if (group.levels.size() == 2) return (p.elements + n - 1) / n * group.levels[1].view.size < p.elements;
+  return leaves_node(p.group);
+}
+
+bool ClassBuilder::leaves_node(GroupKind group) const {
+  const GroupView& view = rank_class().group(group).view;
+  return view.within.empty() || view.within.front() < view.size;
 }
 
 // All-to-all and all-gather of shards carry 2 (n - 1) / n of a tensor, an all-gather of whole tensors n - 1 of it.
@@ -80,7 +92,8 @@ ValueId ClassBuilder::encode_gradient(const Parameter& p, ValueId grad, std::int
           {{Operand::encoded, encoded}, {Operand::compression_error, error}});
   op.per_micro_batch = false;
   op.subject = p.role;
-  op.part = elements == p.elements ? 0 : 1;  // the encoding of the sum is another operation of the same name
+  // The encoding of a shard's sum is another operation of the same name.
+  op.part = elements * shards(p.group) < p.elements + shards(p.group) ? 1 : 0;
   return encoded;
 }
 

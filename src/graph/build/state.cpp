@@ -113,7 +113,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
 // Adds one reduction between the accumulated gradient and the one that the update reads: over tensor-parallel replicas,
 // data parallelism (in three stages where it is compressed), replicas of shards, or the other copy of tied embeddings.
 // Returns what the next one reads.
-ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role stage) {
+ValueId ClassBuilder::reduce_gradient(Parameter& p, ValueId grad, Role stage) {
   const std::string name = label(name_of(p.role));
   const std::int64_t own = graph_.value(grad).elements();
   const auto reduce = [&](Collective kind, GroupKind group, const char* suffix, std::int64_t elements,
@@ -136,7 +136,11 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
     if (!p.tied) return grad;
     return reduce(Collective::all_reduce, GroupKind::tied, ".grad.tied", own, own);
   }
-  if (is_compressed(p)) return compress_gradient(p, grad, stage);
+  if (is_compressed(p)) {
+    if (layout_.compress.format == CompressionFormat::power_sgd) return factor_gradient(p, grad, stage);
+    if (is_compressed_between_nodes(p)) return compress_between_nodes(p, grad, stage);
+    return compress_gradient(p, grad, stage);
+  }
   const std::int64_t n = shards(p.group);
   if (n == 1 || layout_.zero >= 2 || stage != Role::grad_reduce) return grad;
   if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, own);

@@ -3,7 +3,9 @@
 //   qwZ   shards of parameters are encoded behind the update, gathered so, and decoded behind every gather
 //   qgZ   gradients are encoded and exchanged instead of reduced and scattered. With N members in a node and G nodes:
 //         encode N * G shards, all_to_all in the node, add up N summands of G shards, encode these, all_to_all between
-//         nodes, add up G summands of the own shard. Where there is one level: the second half is left out.
+//         nodes, add up G summands of the own shard. Where there is one level: the second half is left out. Where
+//         gradients are encoded between nodes only, a reduce_scatter of plain numbers takes the place of the first
+//         half.
 #include "graph/build/class_builder.hpp"
 
 namespace weft {
@@ -58,7 +60,8 @@ void ClassBuilder::gather_encoded(const Parameter& p, Phase when, Role role, Val
 }
 
 bool ClassBuilder::exchanges_gradient(const Parameter& p) const {
-  return layout_.zero >= 2 && shards(p.group) > 1 && layout_.compress.takes(p.elements);
+  if (layout_.zero < 2 || shards(p.group) == 1 || !layout_.compress.takes(p.elements)) return false;
+  return !layout_.compress.between_nodes || leaves_node(p.group);
 }
 
 void ClassBuilder::exchange_gradient(const Parameter& p, ValueId whole, Role role) {
@@ -70,8 +73,14 @@ void ClassBuilder::exchange_gradient(const Parameter& p, ValueId whole, Role rol
   const ValueId of_node = value({.name = label(name_of(role)) + ".grad.node",
                                  .shape = {shard * nodes},
                                  .kind = ValueKind::gradient,
-                                 .dtype = ElementType::fp32});
-  exchange_in_hop(p, {whole, of_node, n, n / nodes, Scope::inner, 0}, role);
+                                 .dtype = layout_.compress.between_nodes ? layout_.grad_dtype : ElementType::fp32});
+  if (layout_.compress.between_nodes) {
+    transfer(Role::node_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, shard * n,
+             {{Operand::payload, whole}}, {{Operand::payload, of_node}}, role)
+        .communication->scope = Scope::inner;
+  } else {
+    exchange_in_hop(p, {whole, of_node, n, n / nodes, Scope::inner, 0}, role);
+  }
   exchange_in_hop(p, {of_node, p.gradient, nodes, nodes, Scope::outer, 1}, role);
 }
 

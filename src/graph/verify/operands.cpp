@@ -101,6 +101,20 @@ constexpr OperandRule kRules[] = {
     {OpKind::decode, Phase::weight_grad, {}, {encoded}, {}, {gradient}, {}},
     {OpKind::encode, Phase::optimizer, {}, {gradient, compression_error}, {}, {encoded, compression_error}, {}},
     {OpKind::decode, Phase::optimizer, {}, {encoded}, {}, {gradient}, {}},
+    {OpKind::low_rank,
+     Phase::optimizer,
+     Role::grad_encode,
+     {gradient, compression_error},
+     {basis, encoded},
+     {encoded},
+     {left_factor}},
+    {OpKind::low_rank,
+     Phase::optimizer,
+     Role::grad_decode,
+     {gradient, compression_error, left_factor, encoded},
+     {},
+     {gradient, compression_error, basis},
+     {}},
 };
 
 const OperandRule* rule_for(const Operation& op) {

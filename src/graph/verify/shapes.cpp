@@ -40,6 +40,8 @@ class ShapeRules {
         return encode();
       case OpKind::decode:
         return decode();
+      case OpKind::low_rank:
+        return low_rank();
       case OpKind::transfer:
         return;  // verify_transfers
     }
@@ -214,6 +216,45 @@ class ShapeRules {
           written(of_weights ? Operand::weight : Operand::gradient), dims_[0]);
     equal("bytes read", read(Operand::encoded),
           product({dims_[3], encoded_shards(compression_of(op_.key), dims_[0], dims_[2]).value}));
+  }
+
+  void low_rank() const {
+    if (dims_[1] < 1) reject(graph_, op_, "its key has the rank {}", dims_[1]);
+    const std::int64_t left = dims_[2], right = dims_[3];
+    equal("gradients read", read(Operand::gradient), dims_[0]);
+    equal("errors read", read(Operand::compression_error), dims_[0]);
+    const bool decodes = op_.role == Role::grad_decode;
+    const auto step = decodes                                  ? LowRankStep::product
+                      : find_read(op_, Operand::basis).valid() ? LowRankStep::left
+                                                               : LowRankStep::right;
+    equal("steps", dims_[4], static_cast<std::int64_t>(step));
+    switch (step) {
+      case LowRankStep::left:
+        equal("elements of the basis", read(Operand::basis), right);
+        return equal("elements of left factors", written(Operand::encoded), left);
+      case LowRankStep::right:
+        equal("elements of summed left factors", read_as(Operand::encoded), left);
+        equal("elements of left factors", written_as(Operand::left_factor), left);
+        return equal("elements of right factors", written(Operand::encoded), right);
+      case LowRankStep::product: {
+        equal("elements of left factors", read(Operand::left_factor), left);
+        equal("elements of summed right factors", read(Operand::encoded), right);
+        equal("elements of the basis", written(Operand::basis), right);
+        equal("errors written", written(Operand::compression_error), dims_[0]);
+        // ZeRO 1 goes on with a shard.
+        return within("gradients written", written(Operand::gradient), 1, dims_[0]);
+      }
+    }
+  }
+
+  // The elements of a value that may be missing.
+  std::int64_t read_as(Operand operand) const {
+    const ValueId found = find_read(op_, operand);
+    return found.valid() ? graph_.value(found).elements() : 0;
+  }
+  std::int64_t written_as(Operand operand) const {
+    const ValueId found = find_write(op_, operand);
+    return found.valid() ? graph_.value(found).elements() : 0;
   }
 
   void adam() const {

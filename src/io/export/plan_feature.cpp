@@ -106,7 +106,7 @@ class FeatureList {
                        l.fp8_param_gather ? ", their weights gathered in fp8" : ""));
     add(Feature::gradient_type, fmt::format("gradients accumulated and reduced in {}", name_of(l.grad_dtype)));
     add_if(l.compress.is_on(), Feature::gradient_compression,
-           fmt::format("gradients travel as {}", name_of(l.compress.format)));
+           fmt::format("gradients travel as {}", name_of(l.compress)));
     add_if(l.encodes_weights(), Feature::weight_compression,
            fmt::format("parameters gathered as {}", name_of(l.compress_weights)));
     add_if(l.clip_grad > 0, Feature::gradient_clipping, fmt::format("gradients clipped at {}", l.clip_grad));

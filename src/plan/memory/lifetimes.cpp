@@ -84,11 +84,14 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
 
 namespace {
 
+// Factors of low rank are summed where they lie; what is exchanged or gathered arrives beside what is sent.
 bool carries_encoded(const Operation& op) {
-  return op.role == Role::grad_exchange || op.role == Role::grad_gather;
+  return (op.role == Role::grad_exchange || op.role == Role::grad_gather) &&
+         op.communication->collective != Collective::all_reduce;
 }
 
-// When a gradient has been encoded nobody needs it any more, so the decoded sum takes its memory.
+// When a gradient has been encoded nobody needs it any more, so the decoded sum takes its memory. Factors of low rank
+// read it until they have made the sum.
 void store_sums_in_gradients(const Plan& plan, std::vector<ValueId>& storage) {
   const std::vector<std::vector<OpId>> writers = writers_of(plan.graph);
   const auto writer_of = [&](ValueId value) {
@@ -96,6 +99,10 @@ void store_sums_in_gradients(const Plan& plan, std::vector<ValueId>& storage) {
   };
   for (const Operation& op : plan.graph.operations) {
     if (op.per_micro_batch || (op.role != Role::grad_merge && op.role != Role::grad_decode)) continue;
+    if (op.key.kind == OpKind::low_rank) {
+      storage[write_of(op, Operand::gradient).index()] = read_of(op, Operand::gradient);
+      continue;
+    }
     const Operation* const transfer = writer_of(find_read(op, Operand::encoded));
     const Operation* const encode = transfer == nullptr ? nullptr : writer_of(find_read(*transfer, Operand::payload));
     if (encode == nullptr || encode->role != Role::grad_encode) continue;  // the verifier says why that is wrong

@@ -15,6 +15,8 @@ bool reduces_once_a_step(const Operation& op) {
     case Role::shard_reduce:
     case Role::grad_exchange:
     case Role::grad_gather:
+    case Role::node_reduce:
+    case Role::node_gather:
       return !op.per_micro_batch;
     default:
       return false;

@@ -11,11 +11,12 @@ namespace weft {
 namespace {
 
 // Sends and receives in each direction progress on their own, as separate streams would.
-// The legs of a substituted transfer do so too, so that one part may be between nodes while the next is inside them.
+// The legs of a substituted transfer do so too, so that one part may be between nodes while the next is inside them; so
+// do sums inside nodes of what is encoded between them.
 // Where micro-batches go back and forth, each chunk of a stage has peers of its own, and queues for them.
 std::string queue_name(const Operation& op, bool in_waves) {
   const Communication& c = *op.communication;
-  if (op.rule != Substitution::none) {
+  if (op.rule != Substitution::none || op.role == Role::node_reduce || op.role == Role::node_gather) {
     std::string name(name_of(c.group));
     if (c.scope != Scope::whole) name.append(" ").append(name_of(c.scope));
     return c.collective == Collective::all_gather ? name + " gather" : name;

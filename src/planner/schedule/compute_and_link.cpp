@@ -12,7 +12,8 @@ namespace {
 bool is_job(const Operation& op) {
   return op.is_transfer() && !op.per_micro_batch &&
          (op.role == Role::grad_reduce || op.role == Role::shard_reduce || op.role == Role::grad_exchange ||
-          op.role == Role::grad_gather || op.role == Role::param_gather);
+          op.role == Role::grad_gather || op.role == Role::node_reduce || op.role == Role::node_gather ||
+          op.role == Role::param_gather);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ bool encodes_gradient(const Operation& op) {
 
 // Transfers that read gradients of backward, encoded or as they are.
 bool carries_gradients(const Operation& op) {
-  return op.role == Role::grad_exchange || op.role == Role::grad_reduce;
+  return op.role == Role::grad_exchange || op.role == Role::grad_reduce || op.role == Role::node_reduce;
 }
 
 // Returns whether one class computes forward, backward and update, one whole block after the other.
@@ -61,7 +61,8 @@ class EarlyEncoding {
                                          : rest)
           .push_back(id);
     }
-    if (encodings.empty()) return;
+    // Sums inside nodes may begin early too, but what is encoded between nodes waits for them.
+    if (encodings.empty() && !plan_.layout.compress.between_nodes) return;
     time_chain(encodings);
     take_by_link(replicas, 0);
     take_in_waves(transfers);  // some read what replicas leave
@@ -185,7 +186,9 @@ class EarlyEncoding {
       if (encodes_gradient(op) || op.role == Role::grad_exchange) return late;
       if (op.role == Role::grad_gather) return gathers;
       if (op.role == Role::grad_encode || (op.role == Role::grad_merge && is_encoded_again(op))) return sums;
-      if (op.role == Role::grad_merge || op.role == Role::grad_decode) return clips ? decoded_for_norm : updates;
+      if (op.role == Role::grad_merge || op.role == Role::grad_decode || op.role == Role::node_gather) {
+        return clips ? decoded_for_norm : updates;
+      }
       return op.role == Role::update || op.role == Role::param_gather ? updates : norm;
     };
     std::vector<OpId> sums_again;
@@ -211,7 +214,7 @@ class EarlyEncoding {
     const auto place_of = [&](OpId id) {
       const Operation& op = plan_.graph.op(id);
       const Stage stage = stage_of(op);
-      int turn = op.role == Role::update ? 1 : op.role == Role::param_gather ? 3 : 0;
+      int turn = op.role == Role::node_gather ? 1 : op.role == Role::update ? 2 : op.role == Role::param_gather ? 4 : 0;
       const bool by_use = stage == updates && plan_.layout.zero > 0;
       double at = stage == norm || stage == late ? 0.0
                   : by_use                       ? static_cast<double>(use_[id.index()])
@@ -219,7 +222,7 @@ class EarlyEncoding {
                                                  : ended_[id.index()];
       if (op.role == Role::update && !by_use && at <= guarded) {
         at = guarded;
-        turn = position_[id.index()] == last ? 1 : 2;
+        turn = position_[id.index()] == last ? 2 : 3;
       }
       return std::tuple(stage, at, turn);
     };

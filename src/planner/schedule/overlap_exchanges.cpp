@@ -6,11 +6,11 @@ namespace weft {
 namespace {
 
 bool is_of_exchange(const Operation& op) {
-  return op.per_micro_batch &&
-         (op.role == Role::grad_encode || op.role == Role::grad_exchange || op.role == Role::grad_merge);
+  return op.per_micro_batch && (op.role == Role::node_reduce || op.role == Role::grad_encode ||
+                                op.role == Role::grad_exchange || op.role == Role::grad_merge);
 }
 
-// How many units later an operation runs than the encoding of its unit's gradients.
+// How many units later an operation runs than the encoding (or the plain sums inside nodes) of its unit's gradients.
 std::size_t lag_of(const Operation& op) {
   return static_cast<std::size_t>(op.part) + (op.role == Role::grad_merge ? 1 : 0);
 }

@@ -18,7 +18,8 @@ namespace {
 using ParameterName = std::tuple<ClassId, std::int32_t, Role>;
 
 bool carries_gradients(Role role) {
-  return role == Role::grad_reduce || role == Role::grad_exchange || role == Role::grad_gather;
+  return role == Role::grad_reduce || role == Role::grad_exchange || role == Role::grad_gather ||
+         role == Role::node_reduce || role == Role::node_gather;
 }
 
 bool is_of_compression(Role role) {
@@ -39,6 +40,13 @@ class CompressionChooser {
         request_(request_of(inputs_, profile)),
         plain_(seconds_by_parameter({})) {}
 
+  // Returns whether gradients are summed inside nodes before they go from one to the other.
+  bool has_levels() const {
+    const SharedGraph graph = graph_of({});
+    return std::ranges::any_of(graph->classes,
+                               [](const RankClass& c) { return c.group(GroupKind::dp).levels.size() == 2; });
+  }
+
   CompressionOption option(const GradientCompression& compress) const {
     CompressionOption result{compress, {}, 0, true};
     const SharedGraph graph = graph_of(compress);
@@ -53,8 +61,9 @@ class CompressionChooser {
 
   // Returns the size from which on every parameter gains; kNone where not even the largest does.
   static constexpr std::int64_t kNone = INT64_MAX;
-  std::int64_t least_size_that_pays(CompressionFormat format) const {
-    const std::map<ParameterName, Spent> encoded = seconds_by_parameter({format, 1});
+  std::int64_t least_size_that_pays(GradientCompression compress) const {
+    compress.min_elements = 1;
+    const std::map<ParameterName, Spent> encoded = seconds_by_parameter(compress);
     std::map<std::int64_t, bool, std::greater<>> pays;  // by size, the largest first
     for (const auto& [name, spent] : encoded) {
       const bool gains = spent.seconds < plain_.at(name).seconds;
@@ -96,8 +105,9 @@ class CompressionChooser {
       if (!carries_gradients(op.role) && !is_of_compression(op.role)) continue;
       Spent& of = spent[{op.rank_class, op.layer, op.subject}];
       of.seconds += seconds(cost.alone(op));
-      if (const ValueId gradient = find_read(op, Operand::gradient); gradient.valid()) {
-        of.elements = std::max(of.elements, graph.value(gradient).elements());
+      const Operand gradient = op.role == Role::node_reduce ? Operand::payload : Operand::gradient;
+      if (const ValueId read = find_read(op, gradient); read.valid()) {
+        of.elements = std::max(of.elements, graph.value(read).elements());
       }
     }
     return spent;
@@ -119,16 +129,21 @@ CompressionChoice choose_compression(const Inputs& inputs, const Profile& profil
   const CompressionChooser chooser(inputs, profile, policy);
   choice.options.push_back(chooser.option({}));
   double least = choice.plain().step_s * (1 - kLeastGainOfCompression);
-  for (int i = 1; i < kCompressionFormats; ++i) {
-    const auto format = static_cast<CompressionFormat>(i);
-    const std::int64_t from = chooser.least_size_that_pays(format);
-    CompressionOption option{{format, from}, {}, 0, true};
-    if (from != CompressionChooser::kNone) option = chooser.option(option.compress);
-    option.is_allowed = expected_error(format) <= max_error;
+  const auto consider = [&](GradientCompression compress) {
+    compress.min_elements = chooser.least_size_that_pays(compress);
+    CompressionOption option{compress, {}, 0, true};
+    if (compress.min_elements != CompressionChooser::kNone) option = chooser.option(compress);
+    option.is_allowed = expected_error(compress.format) <= max_error;
     choice.options.push_back(option);
-    if (!option.is_allowed || option.step_s == 0 || option.step_s >= least) continue;
+    if (!option.is_allowed || option.step_s == 0 || option.step_s >= least) return;
     least = option.step_s;
     choice.chosen = choice.options.size() - 1;
+  };
+  const bool has_levels = chooser.has_levels();
+  for (int i = 1; i < kAllCompressionFormats; ++i) {
+    const auto format = static_cast<CompressionFormat>(i);
+    consider({.format = format});
+    if (has_levels && format != CompressionFormat::power_sgd) consider({.format = format, .between_nodes = true});
   }
   return choice;
 }
@@ -140,7 +155,7 @@ std::string compression_choice_line(const CompressionChoice& choice) {
                        choice.max_error, time_in_words(best.step_s), 100 * kLeastGainOfCompression);
   }
   return fmt::format("{} for parameters from {} elements on: {} a step instead of {} (predicted with {})",
-                     name_of(best.compress.format), best.compress.min_elements, time_in_words(best.step_s),
+                     name_of(best.compress), best.compress.min_elements, time_in_words(best.step_s),
                      time_in_words(choice.plain().step_s), choice.policy);
 }
 
@@ -151,8 +166,7 @@ std::string compression_options_text(const CompressionChoice& choice) {
     const CompressionFormat format = option.compress.format;
     const bool encodes = option.compress.is_on(), pays = option.step_s > 0;
     const double saved = 1 - option.step_s / choice.plain().step_s;
-    table.add_row({encodes ? std::string(name_of(format)) : "as they are",
-                   fmt::format("{:.4f}", expected_error(format)),
+    table.add_row({encodes ? name_of(option.compress) : "as they are", fmt::format("{:.4f}", expected_error(format)),
                    encodes && pays ? fmt::format("{}", option.compress.min_elements) : "-",
                    pays ? format_bytes(option.sent) : "-", pays ? time_in_words(option.step_s) : "-",
                    encodes && pays ? fmt::format("{:.1f} %", 100 * saved) : "-",

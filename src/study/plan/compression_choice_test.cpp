@@ -75,6 +75,27 @@ TEST(CompressionChoice, LeavesSmallParametersAsTheyAre) {
   EXPECT_LE(choice.best().compress.min_elements, 768 * 768 + 768);
 }
 
+// Two nodes of 8 with one slow adapter each. Encoded everywhere, each of 8 ranks sends half of its E encoded bytes to
+// the other node and gathers as much; encoded between nodes, each sends an eighth: an eighth of the bytes through the
+// adapter. Inside a node NVLink takes the plain sums in next to no time.
+TEST(CompressionChoice, EncodesBetweenNodesOnlyWhereTheirLinksAreSlow) {
+  const CompressionChoice choice = choice_on("dgx-a100:2,nic=8Gb/s", 0.01);
+  EXPECT_EQ(choice.best().compress.format, CompressionFormat::int8) << compression_options_text(choice);
+  EXPECT_TRUE(choice.best().compress.between_nodes) << compression_options_text(choice);
+  EXPECT_NE(compression_options_text(choice).find("int8@node"), std::string::npos);
+  EXPECT_NE(compression_choice_line(choice).find("int8@node"), std::string::npos);
+  // Where there is one level, it is not even considered.
+  EXPECT_EQ(compression_options_text(choice_on("local:2,nic=20Mb/s", 0.01)).find("@node"), std::string::npos);
+}
+
+// Factors of rank 4 of 768 x 768 and larger are a hundredth of the bytes, and take their product's time to make.
+TEST(CompressionChoice, TakesFactorsOfLowRankOnlyWhenAskedForSuchErrors) {
+  const CompressionChoice coarse = choice_on("local:2,nic=20Mb/s", 1.0);
+  EXPECT_EQ(coarse.best().compress.format, CompressionFormat::power_sgd) << compression_options_text(coarse);
+  EXPECT_LT(coarse.best().step_s, 0.05 * coarse.plain().step_s);
+  EXPECT_EQ(choice_on("local:2,nic=20Mb/s", 0.01).best().compress.format, CompressionFormat::int8);
+}
+
 TEST(CompressionChoice, SaysWhatEachWouldSave) {
   const std::string text = compression_options_text(choice_on("local:2,nic=20Mb/s", 0.01));
   for (int i = 1; i < kCompressionFormats; ++i) {

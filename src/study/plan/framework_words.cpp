@@ -133,6 +133,9 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
     case Role::grad_exchange:
     case Role::grad_gather:
       return fmt::format("DP {} of encoded gradients", collective);
+    case Role::node_reduce:
+    case Role::node_gather:
+      return fmt::format("DP {} of gradients inside the node", collective);
     case Role::stage_gather:
       return fmt::format("TP {} of pipeline messages", collective);
     case Role::stage_input:
