@@ -207,6 +207,7 @@ TransferCost CostModel::transfer(const Operation& operation) const {
   TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
   if (!own_programs_ && !program) fit_to_library(operation, cost);
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
+  if (!operation.communication->mover.is_library()) let_move(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
   if (profile_.framework != nullptr && moves && !operation.per_micro_batch) {
     const Device& device = graph_.classes[operation.rank_class.index()].device;

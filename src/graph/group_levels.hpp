@@ -1,4 +1,5 @@
-// The two levels of a group: members that share a node, and members with the same place in their nodes.
+// The levels of a group: members that share a node, and members with the same place in their nodes. Where nodes lie
+// below several switches, the latter have two levels again.
 #pragma once
 
 #include <vector>
@@ -12,8 +13,8 @@ namespace weft {
 // next to each other in the group's order, and not all of them.
 void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank self, ClassGroup& group);
 
-// Of the members of a group, those that `self` works with in a scope, in their order. `inner`: members of an inner
-// group (any number where the scope is the whole group).
-std::vector<Rank> scoped_members(const std::vector<Rank>& members, std::int64_t inner, Rank self, Scope scope);
+// Of the members of a group, those that `self` works with in a scope, in their order. `levels`: of the group (any where
+// the scope is the whole group).
+std::vector<Rank> scoped_members(const std::vector<Rank>& members, LevelSizes levels, Rank self, Scope scope);
 
 }  // namespace weft
