@@ -19,11 +19,19 @@ void declare_network_flags(Flags& flags) {
               "time of NCCL's collectives: a share of the links' rate, or its own choice of algorithm and protocol "
               "(default: efficiency; docs/links-format.md)",
               kNetwork);
+  flags.value(
+      "movers", "library|auto",
+      "who moves collectives between the GPUs of a node: the library's thread blocks, or for every transfer what "
+      "policy weft finds best, fewer blocks and copy engines included (default: library; docs/movers.md)",
+      kNetwork);
 }
 
 void apply_network(const Flags& flags, Profile& profile) {
   if (const auto model = flags.one_of("nccl", {"efficiency", "model"})) {
     profile.collective_model = static_cast<CollectiveModel>(*model);
+  }
+  if (const auto movers = flags.one_of("movers", {"library", "auto"})) {
+    profile.movers = static_cast<MoverWish>(*movers);
   }
   const auto files = flags.text("links");
   if (!files) return;

@@ -1,4 +1,4 @@
-// --links and --nccl of `weft plan`.
+// --links, --nccl and --movers of `weft plan`.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -78,6 +78,29 @@ TEST(Nccl, ItsModelIsAChoice) {
   EXPECT_DOUBLE_EQ(step_of("--nccl efficiency"), usual);
   EXPECT_NE(step_of("--nccl model"), usual);
   EXPECT_TRUE(contains(weft_cli(kPlan + "--nccl ring").err, "--nccl"));
+}
+
+TEST(MoversFlag, PolicyWeftIsNotSlowerAndSaysWhoMovesWhat) {
+  const std::string plan =
+      "plan --layers 4 --hidden 2048 --heads 16 --seq 1024 --cluster dgx-h100:1 --zero 3 --policy fsdp,weft --budget "
+      "0.1 ";
+  const auto policies = [&](const std::string& flags) {
+    const CliResult result = weft_cli(plan + flags + " --json --explain");
+    EXPECT_EQ(result.code, kOk) << result.err;
+    return nlohmann::json::parse(result.out).at("policies");
+  };
+  const nlohmann::json library = policies("--movers library"), chosen = policies("--movers auto");
+  EXPECT_FALSE(library.at("weft").contains("movers"));
+  EXPECT_DOUBLE_EQ(chosen.at("fsdp").at("step_s"), library.at("fsdp").at("step_s").get<double>());
+  EXPECT_LE(chosen.at("weft").at("step_s"), library.at("weft").at("step_s"));
+  bool copies = false;
+  for (const nlohmann::json& row : chosen.at("weft").at("movers")) {
+    copies |= row.at("chosen").at("mover") == "copy engine";
+    EXPECT_TRUE(row.at("chosen").at("mover") != "copy engine" || row.at("collective") == "all_gather");
+  }
+  EXPECT_TRUE(copies);
+  EXPECT_TRUE(contains(weft_cli(plan + "--movers auto --explain").out, "Who moves the collectives inside nodes"));
+  EXPECT_TRUE(contains(weft_cli(plan + "--movers sms").err, "--movers"));
 }
 
 }  // namespace

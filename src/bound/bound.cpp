@@ -305,13 +305,15 @@ StepBound slowed_compute(const StepGraph& graph, const CostModel& cost, ClassId 
     }
     for (const LinkWork& w : least_on_each_link(graph, op, cost).work) links[w.resource.index()] += times * w.seconds;
   }
-  double busiest = 0;
+  double busiest = 0, added = 0;
   for (const ResourceId r : IdRange<ResourceId>(std::ssize(links))) {
-    // After a pause a link with a burst carries bytes in no time.
-    if (cost.burst_seconds(r) == 0) busiest = std::max(busiest, links[r.index()]);
+    if (cost.burst_seconds(r) != 0) continue;  // after a pause a link with a burst carries bytes in no time
+    const double slowdown = cost.least_slowdown(rank_class, r);
+    const double by_link = links[r.index()] * 1e9 * slowdown / (1 + slowdown);
+    if (by_link <= added && busiest > 0) continue;
+    busiest = links[r.index()];
+    added = by_link;
   }
-  const double slowdown = cost.interference(rank_class).compute;
-  const double added = busiest * 1e9 * slowdown / (1 + slowdown);
   return {(compute + added) * 1e-9,
           fmt::format("{} compute: {} of work, which {} of transfers slow down by {}", graph.classes[rank_class].name,
                       time_of(compute), time_of(busiest * 1e9), time_of(added))};

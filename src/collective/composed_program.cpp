@@ -21,8 +21,11 @@ using HeldPieces = std::map<HeldPiece, SlotRef>;
 
 class LegComposer {
  public:
-  LegComposer(Collective collective, std::int64_t ranks, std::int64_t inner)
-      : inner_(inner), outer_(ranks / inner), builder_("stages", {collective, ranks, 0, ranks}, /*in_place=*/false) {
+  LegComposer(Collective collective, std::int64_t ranks, LevelSizes levels)
+      : inner_(levels.inner),
+        middle_(levels.middle),
+        top_(ranks / levels.inner / levels.middle),
+        builder_("stages", {collective, ranks, 0, ranks}, /*in_place=*/false) {
     held_.resize(ranks);
     scratch_.assign(held_.size(), 0);
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -62,19 +65,35 @@ class LegComposer {
   HeldPieces& at(std::int64_t rank) { return held_[rank]; }
 
   std::vector<std::vector<std::int64_t>> groups(Scope scope) const {
-    const std::int64_t count = scope == Scope::whole ? 1 : scope == Scope::inner ? outer_ : inner_;
-    std::vector<std::vector<std::int64_t>> result(count);
-    for (std::int64_t rank = 0; rank < spec().ranks; ++rank) {
-      const std::int64_t group = scope == Scope::whole ? 0 : scope == Scope::inner ? rank / inner_ : rank % inner_;
-      result[group].push_back(rank);
-    }
+    std::map<std::int64_t, std::vector<std::int64_t>> members;  // by group
+    for (std::int64_t rank = 0; rank < spec().ranks; ++rank) members[group_of(rank, scope)].push_back(rank);
+    std::vector<std::vector<std::int64_t>> result;
+    for (auto& [group, ranks] : members) result.push_back(std::move(ranks));
     return result;
+  }
+
+  std::int64_t group_of(std::int64_t rank, Scope scope) const {
+    switch (scope) {
+      case Scope::inner:
+        return rank / inner_;
+      case Scope::outer:
+        return rank % inner_;
+      case Scope::middle:
+        return rank / (inner_ * middle_) * inner_ + rank % inner_;
+      case Scope::top:
+        return rank % (inner_ * middle_);
+      default:
+        return 0;
+    }
   }
 
   // Returns the rank that a piece is for (all_to_all), or that keeps it where the buffer is divided among all ranks.
   std::int64_t owner(std::int64_t piece) const {
     if (spec().kind == Collective::all_to_all) return piece % spec().ranks;
-    if (spec().kind == Collective::all_reduce) return piece % outer_ * inner_ + piece / outer_;
+    if (spec().kind == Collective::all_reduce) {
+      const std::int64_t top = piece % top_, middle = piece / top_ % middle_;
+      return (top * middle_ + middle) * inner_ + piece / (top_ * middle_);
+    }
     return piece;
   }
   // Whether `rank` is the one of its group in `scope` that keeps the piece.
@@ -82,6 +101,8 @@ class LegComposer {
     const std::int64_t kept_by = owner(piece);
     if (scope == Scope::inner) return rank % inner_ == kept_by % inner_;
     if (scope == Scope::outer) return rank / inner_ == kept_by / inner_;
+    if (scope == Scope::middle) return rank / inner_ % middle_ == kept_by / inner_ % middle_;
+    if (scope == Scope::top) return rank / (inner_ * middle_) == kept_by / (inner_ * middle_);
     return rank == kept_by;
   }
 
@@ -241,7 +262,7 @@ class LegComposer {
     return true;
   }
 
-  std::int64_t inner_, outer_;
+  std::int64_t inner_, middle_, top_;
   ProgramBuilder builder_;
   std::vector<HeldPieces> held_;                              // by rank
   std::vector<std::map<std::int64_t, std::int64_t>> wanted_;  // by rank, by piece
@@ -251,9 +272,10 @@ class LegComposer {
 }  // namespace
 
 std::optional<Program> composed_program(Collective collective, std::span<const RuleLeg> legs, std::int64_t ranks,
-                                        std::int64_t inner) {
-  WEFT_CHECK(inner >= 1 && ranks >= inner && ranks % inner == 0);
-  LegComposer composer(collective, ranks, inner);
+                                        LevelSizes levels) {
+  WEFT_CHECK(levels.inner >= 1 && levels.middle >= 1 && ranks >= levels.inner * levels.middle &&
+             ranks % (levels.inner * levels.middle) == 0);
+  LegComposer composer(collective, ranks, levels);
   for (const RuleLeg& leg : legs) {
     if (!composer.apply(leg)) return std::nullopt;
   }

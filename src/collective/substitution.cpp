@@ -10,12 +10,13 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kMaxProvenMembersOfLevel = 8;  // members of a level that stand for more
+// Members of a level that stand for more, of two and of three levels.
+constexpr std::int64_t kMaxProvenMembersOfLevel = 8, kMaxProvenMembersOfThree = 4;
 
 }  // namespace
 
 std::string_view name_of(Scope scope) {
-  static constexpr std::array<std::string_view, 4> kNames = {"whole", "inner", "outer", "self"};
+  static constexpr std::array<std::string_view, 6> kNames = {"whole", "inner", "outer", "middle", "top", "self"};
   return enum_name(kNames, scope);
 }
 
@@ -23,7 +24,8 @@ std::string_view name_of(Substitution substitution) {
   static constexpr auto kNames = std::to_array<std::string_view>(
       {"none", "all_reduce_in_halves", "all_reduce_in_levels", "reduce_scatter_in_levels", "all_gather_in_levels",
        "all_to_all_in_levels", "all_reduce_at_root", "reduce_scatter_by_exchange", "all_gather_by_broadcasts",
-       "all_gather_by_sends", "all_to_all_by_sends"});
+       "all_gather_by_sends", "all_to_all_by_sends", "all_reduce_in_three_levels", "reduce_scatter_in_three_levels",
+       "all_gather_in_three_levels"});
   return enum_name(kNames, substitution);
 }
 
@@ -43,6 +45,19 @@ const std::vector<SubstitutionRule>& substitution_rules() {
       {Substitution::all_gather_by_broadcasts, all_gather, {{broadcast, whole, true}}},
       {Substitution::all_gather_by_sends, all_gather, {{send_recv, whole, true}}},
       {Substitution::all_to_all_by_sends, all_to_all, {{send_recv, whole, true}}},
+      {Substitution::all_reduce_in_three_levels,
+       all_reduce,
+       {{reduce_scatter, inner},
+        {reduce_scatter, middle},
+        {all_reduce, top},
+        {all_gather, middle},
+        {all_gather, inner}}},
+      {Substitution::reduce_scatter_in_three_levels,
+       reduce_scatter,
+       {{reduce_scatter, inner}, {reduce_scatter, middle}, {reduce_scatter, top}}},
+      {Substitution::all_gather_in_three_levels,
+       all_gather,
+       {{all_gather, top}, {all_gather, middle}, {all_gather, inner}}},
   };
   return kRules;
 }
@@ -57,17 +72,27 @@ const SubstitutionRule& rule_of(Substitution substitution) {
 
 bool has_levels(const SubstitutionRule& rule) {
   return std::any_of(rule.legs.begin(), rule.legs.end(),
-                     [](const RuleLeg& s) { return s.scope == Scope::inner || s.scope == Scope::outer; });
+                     [](const RuleLeg& s) { return s.scope != Scope::whole && s.scope != Scope::self; });
 }
 
-bool holds(const SubstitutionRule& rule, std::int64_t ranks, std::int64_t inner) {
-  if (inner < 1 || ranks < inner || ranks % inner != 0) return false;
-  std::int64_t outer = ranks / inner;
+bool has_three_levels(const SubstitutionRule& rule) {
+  return std::any_of(rule.legs.begin(), rule.legs.end(),
+                     [](const RuleLeg& s) { return s.scope == Scope::middle || s.scope == Scope::top; });
+}
+
+bool holds(const SubstitutionRule& rule, std::int64_t ranks, LevelSizes levels) {
+  if (!has_three_levels(rule)) levels.middle = 1;  // it does not tell them apart
+  if (levels.inner < 1 || levels.middle < 1) return false;
+  std::int64_t top = ranks / levels.inner / levels.middle;
+  if (top < 1 || top * levels.inner * levels.middle != ranks) return false;
   if (ranks > kMaxProvenRanks) {
-    inner = std::min(has_levels(rule) ? inner : std::int64_t{1}, kMaxProvenMembersOfLevel);
-    outer = std::min(outer, kMaxProvenMembersOfLevel);
+    const std::int64_t most = has_three_levels(rule) ? kMaxProvenMembersOfThree : kMaxProvenMembersOfLevel;
+    levels.inner = std::min(has_levels(rule) ? levels.inner : std::int64_t{1}, most);
+    levels.middle = std::min(levels.middle, most);
+    top = std::min(top, most);
   }
-  const std::optional<Program> program = composed_program(rule.collective, rule.legs, inner * outer, inner);
+  const std::int64_t proven = levels.inner * levels.middle * top;
+  const std::optional<Program> program = composed_program(rule.collective, rule.legs, proven, levels);
   return program && verify_program(*program).accepted();
 }
 

@@ -27,7 +27,7 @@ std::string fault(const SubstitutionRule& rule, std::int64_t ranks, std::int64_t
 }
 
 TEST(Substitution, EveryRuleIsProvenForEveryShapeOfAGroup) {
-  EXPECT_EQ(substitution_rules().size(), 10U);
+  EXPECT_EQ(substitution_rules().size(), 13U);
   for (const SubstitutionRule& rule : substitution_rules()) {
     for_each_shape([&](std::int64_t ranks, std::int64_t inner) {
       EXPECT_EQ(fault(rule, ranks, inner), "") << name_of(rule.name) << " of " << ranks << " with inner " << inner;
@@ -43,6 +43,7 @@ TEST(Substitution, AGroupOfOneRankKeepsWhatItHas) {
 // Every leg moves something where no level has a single member, so none can be spared.
 TEST(Substitution, WithoutOneOfItsStagesNoRuleHolds) {
   for (const SubstitutionRule& rule : substitution_rules()) {
+    if (has_three_levels(rule)) continue;
     for_each_shape([&](std::int64_t ranks, std::int64_t inner) {
       if (has_levels(rule) && (inner == 1 || inner == ranks)) return;
       for (std::size_t left_out = 0; left_out < rule.legs.size(); ++left_out) {
@@ -57,6 +58,7 @@ TEST(Substitution, WithoutOneOfItsStagesNoRuleHolds) {
 
 TEST(Substitution, InAnotherScopeAStageBreaksItsRule) {
   for (const SubstitutionRule& rule : substitution_rules()) {
+    if (has_three_levels(rule)) continue;
     for_each_shape([&](std::int64_t ranks, std::int64_t inner) {
       if (inner == 1 || inner == ranks) return;
       for (std::size_t at = 0; at < rule.legs.size(); ++at) {
@@ -76,6 +78,7 @@ TEST(Substitution, InAnotherScopeAStageBreaksItsRule) {
 // The legs of the others build on each other.
 TEST(Substitution, BackToFrontOnlyIndependentStagesHold) {
   for (const SubstitutionRule& rule : substitution_rules()) {
+    if (has_three_levels(rule)) continue;
     if (rule.legs.size() < 2) continue;
     const bool independent = rule.name == Substitution::reduce_scatter_in_levels ||
                              rule.name == Substitution::all_gather_in_levels ||
@@ -105,6 +108,47 @@ TEST(Substitution, LargeGroupsAreProvenByTheirShapeCutDown) {
   wrong.legs.pop_back();
   EXPECT_FALSE(holds(wrong, 4096, 8));
   EXPECT_FALSE(holds(rule_of(Substitution::all_reduce_in_levels), 12, 5));  // 5 does not divide 12
+}
+
+// Shapes of three levels, none of them of a single member.
+template <class Visit>
+void for_each_shape_of_three(const Visit& visit) {
+  for (const SubstitutionRule& rule : substitution_rules()) {
+    if (!has_three_levels(rule)) continue;
+    for (const std::int64_t inner : {2, 3}) {
+      for (const std::int64_t middle : {2, 3}) {
+        for (const std::int64_t top : {2, 3}) visit(rule, inner * middle * top, LevelSizes(inner, middle));
+      }
+    }
+  }
+}
+
+TEST(Substitution, RulesOfThreeLevelsHoldForEveryShape) {
+  int rules = 0;
+  for_each_shape_of_three([&](const SubstitutionRule& rule, std::int64_t ranks, LevelSizes levels) {
+    ++rules;
+    EXPECT_TRUE(holds(rule, ranks, levels)) << name_of(rule.name) << " of " << ranks;
+  });
+  EXPECT_EQ(rules, 3 * 8);
+  EXPECT_TRUE(holds(rule_of(Substitution::all_reduce_in_three_levels), 16384, {8, 32}));
+  EXPECT_FALSE(holds(rule_of(Substitution::all_reduce_in_three_levels), 24, {4, 4}));
+}
+
+TEST(Substitution, RulesOfThreeLevelsNeedEveryStageInItsScope) {
+  for_each_shape_of_three([&](const SubstitutionRule& rule, std::int64_t ranks, LevelSizes levels) {
+    for (std::size_t at = 0; at < rule.legs.size(); ++at) {
+      SubstitutionRule without = rule;
+      without.legs.erase(without.legs.begin() + static_cast<std::ptrdiff_t>(at));
+      EXPECT_FALSE(holds(without, ranks, levels)) << name_of(rule.name) << " without stage " << at;
+      for (const Scope scope : {Scope::whole, Scope::inner, Scope::outer, Scope::middle, Scope::top, Scope::self}) {
+        if (scope == rule.legs[at].scope) continue;
+        SubstitutionRule wrong = rule;
+        wrong.legs[at].scope = scope;
+        EXPECT_FALSE(holds(wrong, ranks, levels))
+            << name_of(rule.name) << ", stage " << at << " in scope " << name_of(scope);
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -224,6 +224,7 @@ TransferCost CostModel::transfer(const Operation& operation) const {
     cross_topology(cluster_, members_of(operation), *operation.communication, cost);
   }
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
+  if (!operation.communication->mover.is_library()) let_move(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
   if (profile_.framework != nullptr && moves && !operation.per_micro_batch) {
     const Device& device = graph_.classes[operation.rank_class.index()].device;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cluster/cluster.hpp"
 #include "cost/expert_sizes.hpp"
+#include "cost/movers.hpp"
 #include "cost/profile.hpp"
 #include "cost/program_cost.hpp"
 #include "graph/step_graph.hpp"
@@ -60,6 +62,13 @@ class CostModel {
     double compute = 0, transfer = 0, further = 0, waiting = 0;
   };
   Interference interference(ClassId rank_class) const;
+  // The same beside this transfer, whose mover may take less.
+  Interference interference(const Operation& transfer) const;
+  // Returns the least by which compute is slowed down while something moves over a link, whoever moves it; for bounds.
+  double least_slowdown(ClassId rank_class, ResourceId resource) const;
+  // Returns who may move the bytes of a transfer, the library first: others where a library carries it out inside a
+  // node (cost/movers.hpp).
+  std::vector<Mover> possible_movers(const Operation& transfer) const;
   // Returns the time from the end of a pipeline message to the first kernel that the receiver issues after it.
   Nanos resync(ClassId rank_class) const;
   // Returns how much longer a transfer takes where compute waits for it.
@@ -85,6 +94,9 @@ class CostModel {
   bool is_forwarded(const Communication& communication) const;
   double distinct_rows(const GroupView& view) const;
   void make_uneven(const Operation& operation, TransferCost& cost) const;
+  std::optional<NodeCollective> inside_node(const Operation& transfer) const;
+  void let_move(const Operation& operation, TransferCost& cost) const;
+  double copy_slowdown(ClassId rank_class) const;
   bool runs_program(const Operation& transfer) const;
   bool choose_before_library(Operation& operation) const;
   TransferCost from_program(const Operation& operation, const ProgramCost& program) const;

@@ -72,6 +72,7 @@ struct DeviceProfile {
   std::optional<double> compute_slowdown, transfer_slowdown;
   std::optional<double> further_slowdown;  // of compute, by every transfer beside it but the first
   std::optional<double> waiting_slowdown;  // of compute, by a transfer beside it that waits for its other ranks
+  std::optional<double> copy_slowdown;  // of compute and of the transfer, where copy engines move it (cost/movers.hpp)
   // Measured times of operations with all ranks busy, launch included; positive. If an operation, or one of its kind
   // and phase, is listed, the figures above are only used for scaling (cost/operation_time.hpp).
   std::map<OpKey, Nanos> operations;
@@ -132,6 +133,12 @@ enum class CollectiveModel : std::uint8_t {
   nccl         // the algorithm and protocol that NCCL's tuning model chooses (cost/nccl_model.hpp)
 };
 
+// Who may move the bytes of a library's collectives inside a node.
+enum class MoverWish : std::uint8_t {
+  library,  // the library's own number of thread blocks
+  chosen    // policy weft decides for every transfer (cost/movers.hpp)
+};
+
 class ProgramStore;  // cost/program_store.hpp
 
 struct Profile {
@@ -140,6 +147,7 @@ struct Profile {
   std::optional<MachineFacts> machine{};                           // where and how it was measured, if it was
   std::optional<ExpertLoad> expert_load{};                         // none: loads are random (cost/expert_sizes.cpp)
   CollectiveModel collective_model = CollectiveModel::efficiency;  // a user's wish, not stored in files
+  MoverWish movers = MoverWish::library;                           // a user's wish, not stored in files
   LibraryProfile library{};                                        // empty: plans leave the library's collectives out
   std::vector<ProgramRef> programs{};            // a user's wish, not stored in files: they carry out whatever they fit
   std::shared_ptr<ProgramStore> store{};         // where programs that were made for a topology are kept; null: nowhere

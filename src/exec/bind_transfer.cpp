@@ -314,12 +314,14 @@ void TransferBinder::add_leg(const Operation& op, MicroBatch micro_batch, Ends& 
   const LegShares shares{.rule = op.rule,
                          .scope = op.communication->scope,
                          .ranks = view_.group_size(group),
-                         .inner = levels ? view_.inner_size(group) : 1,
-                         .position = view_.position_in(group)};
+                         .inner = levels ? view_.level_sizes(group).inner : 1,
+                         .position = view_.position_in(group),
+                         .middle = has_three_levels(rule_of(op.rule)) ? view_.level_sizes(group).middle : 1};
   const std::vector<Carried> carried = carried_by(op);
   WEFT_CHECK(carried.size() == op.origins.size());
   // A reduction goes from the whole to the shard, a gather back: its first leg is the mirror image of the other's last.
-  const bool next_to_whole = (op.leg == 0) != gathers;
+  // So many levels are reduced already, or still to be gathered, beside this one.
+  const std::int64_t legs = std::ssize(rule_of(op.rule).legs), below = gathers ? legs - 1 - op.leg : op.leg;
   std::vector<std::vector<Segment>> whole(members);
   std::vector<Segment> own;
   for (std::size_t i = 0; i < op.origins.size(); ++i) {
@@ -334,16 +336,15 @@ void TransferBinder::add_leg(const Operation& op, MicroBatch micro_batch, Ends& 
       return segment_of(begin + range.begin, range.size());
     };
     for (std::int64_t m = 0; m < members; ++m) {
-      const bool between = op.per_micro_batch && !next_to_whole;
-      for (const ElementRange& range :
-           between ? shares.of_member_between(p.elements, m) : shares.of_member(p.elements, op.origins[i], m)) {
+      for (const ElementRange& range : op.per_micro_batch ? shares.of_member_between(p.elements, below, m)
+                                                          : shares.of_member(p.elements, op.origins[i], m)) {
         whole[m].push_back(segment(gathers ? out : in, range));
       }
     }
     if (!op.per_micro_batch) continue;
     const ElementPointer share = gathers ? in : out;
-    if (next_to_whole) {
-      for (const ElementRange& range : shares.between(p.elements)) own.push_back(segment(share, range));
+    if (below + 1 < legs) {
+      for (const ElementRange& range : shares.between(p.elements, below + 1)) own.push_back(segment(share, range));
     } else {
       own.push_back(segment(share, {0, view_.own_shard(p.elements, group).size()}));
     }
@@ -368,7 +369,8 @@ TransferCall TransferBinder::call(OpId id) const {
   const Communication& c = *op.communication;
   const Ends places = ends(op, MicroBatch{0});
   TransferCall result;
-  result.call.thread_blocks = view_.plan().thread_blocks;
+  if (c.mover.copy_engine) fail("'{}' is moved by copy engines: weft run has thread blocks alone", describe(op));
+  result.call.thread_blocks = c.mover.thread_blocks > 0 ? c.mover.thread_blocks : view_.plan().thread_blocks;
   result.in_place = places.in_place;
   result.call.type = c.format.type;
   if (places.uneven) {

@@ -24,6 +24,19 @@ ClusterSpec nodes_of_two(std::int64_t nodes) {
   return spec;
 }
 
+// The same with two nodes below every switch and a slower level between the switches.
+ClusterSpec switches_of_two_nodes(std::int64_t switches) {
+  ClusterSpec spec = nodes_of_two(2 * switches);
+  spec.name = "switches of two nodes";
+  spec.nodes_per_leaf = 2;
+  LevelSpec spine = spec.levels.back();
+  spec.levels.back().joins = Domain::leaf;
+  spine.name = "spine";
+  spine.bandwidth = {spine.bandwidth.bytes_per_second / 2};
+  spec.levels.push_back(spine);
+  return spec;
+}
+
 struct RunInLegs {
   std::string policy;
   int zero = 0;
@@ -31,6 +44,7 @@ struct RunInLegs {
   std::vector<Substitution> wanted;
   std::int32_t parts = 1;
   std::int64_t zero_shards = 0;
+  bool switches = false;  // two nodes below each
 };
 
 struct Trained {
@@ -46,7 +60,8 @@ Trained train(const RunInLegs& c) {
   layout.precision = layout.grad_dtype = ElementType::fp32;
   layout.dropout = false;
   layout.seq = 8;
-  PlanRequest request = test::request(test::tiny_gpt(), nodes_of_two(c.nodes), layout, kGlobalBatch / (2 * c.nodes));
+  const ClusterSpec cluster = c.switches ? switches_of_two_nodes(c.nodes / 2) : nodes_of_two(c.nodes);
+  PlanRequest request = test::request(test::tiny_gpt(), cluster, layout, kGlobalBatch / (2 * c.nodes));
   request.options.bucket_mib = 0.01;
   request.options.bucket_parameters = c.parts > 1 ? 1 : 2000;
   const SharedGraph original = test::build(request);
@@ -120,6 +135,32 @@ TEST(TransfersInLegs, OfShardGroupsTrainWhatWholeOnesTrain) {
                                                    {"fsdp", 3, 6, kInLevels, 1, 4}}) {
     SCOPED_TRACE(fmt::format("{} zero {} in {} parts", c.policy, c.zero, c.parts));
     const Trained legs = train(c), whole = train({.policy = "serial", .zero = c.zero, .nodes = 6, .wanted = {}});
+    EXPECT_GT(legs.legs, 0);
+    ASSERT_EQ(legs.losses.size(), whole.losses.size());
+    for (std::size_t step = 0; step < legs.losses.size(); ++step) {
+      EXPECT_NEAR(legs.losses[step] / whole.losses[step], 1, 1e-6) << "step " << step;
+    }
+  }
+}
+
+// Eight ranks, two to a node, two nodes below a switch: the losses are those of whole transfers.
+TEST(TransfersInLegs, OfThreeLevelsTrainWhatWholeOnesTrain) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const std::vector<Substitution> three{Substitution::all_reduce_in_three_levels,
+                                        Substitution::reduce_scatter_in_three_levels,
+                                        Substitution::all_gather_in_three_levels};
+  for (RunInLegs c : std::vector<RunInLegs>{{"ddp", 0, 4, three},
+                                            {"megatron-param", 0, 4, three, 3},
+                                            {"megatron-param", 1, 4, three},
+                                            {"priority", 1, 4, three, 2},
+                                            {"serial", 2, 4, three},
+                                            {"fsdp", 2, 4, three},
+                                            {"fsdp", 3, 4, three}}) {
+    SCOPED_TRACE(fmt::format("{} zero {} in {} parts", c.policy, c.zero, c.parts));
+    c.switches = true;
+    const Trained legs = train(c);
+    const Trained whole =
+        train({.policy = "serial", .zero = c.zero == 1 ? 1 : 0, .nodes = 4, .wanted = {}, .switches = true});
     EXPECT_GT(legs.legs, 0);
     ASSERT_EQ(legs.losses.size(), whole.losses.size());
     for (std::size_t step = 0; step < legs.losses.size(); ++step) {

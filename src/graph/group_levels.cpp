@@ -26,6 +26,13 @@ std::int64_t inner_group_size(const Cluster& cluster, const std::vector<Rank>& m
   return runs_share_domains(cluster, members, fabric, static_cast<std::size_t>(inner)) ? inner : 0;
 }
 
+GroupView outer_view(const GroupView& view, std::int64_t inner) {
+  GroupView outer;
+  outer.size = view.size / inner;
+  for (const std::int64_t within : view.within) outer.within.push_back(std::max<std::int64_t>(1, within / inner));
+  return outer;
+}
+
 void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank self, ClassGroup& group) {
   const GroupView& view = group.view;
   if (group.spans_classes()) return;
@@ -35,22 +42,26 @@ void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank s
   ClassGroup of_inner, of_outer;
   of_inner.members = of_outer.members = group.members;
   of_inner.view.size = inner;
-  of_outer.view.size = view.size / inner;
-  for (const std::int64_t within : view.within) {
-    of_inner.view.within.push_back(std::min(within, inner));
-    of_outer.view.within.push_back(std::max<std::int64_t>(1, within / inner));
-  }
+  for (const std::int64_t within : view.within) of_inner.view.within.push_back(std::min(within, inner));
+  of_outer.view = outer_view(view, inner);
   if (of_inner.view.size <= kListedMembers) of_inner.ranks = scoped_members(members, inner, self, Scope::inner);
-  if (of_outer.view.size <= kListedMembers) of_outer.ranks = scoped_members(members, inner, self, Scope::outer);
+  const std::vector<Rank> outer = scoped_members(members, inner, self, Scope::outer);
+  if (of_outer.view.size <= kListedMembers) of_outer.ranks = outer;
+  add_levels(cluster, outer, self, of_outer);
   group.levels = {std::move(of_inner), std::move(of_outer)};
 }
 
-std::vector<Rank> scoped_members(const std::vector<Rank>& members, std::int64_t inner, Rank self, Scope scope) {
+std::vector<Rank> scoped_members(const std::vector<Rank>& members, LevelSizes levels, Rank self, Scope scope) {
   if (scope == Scope::whole) return members;
+  if (scope == Scope::middle || scope == Scope::top) {
+    const std::vector<Rank> outer = scoped_members(members, levels.inner, self, Scope::outer);
+    return scoped_members(outer, levels.middle, self, scope == Scope::middle ? Scope::inner : Scope::outer);
+  }
   const std::int64_t own = std::find(members.begin(), members.end(), self) - members.begin();
   std::vector<Rank> found;
   for (std::int64_t i = 0; i < std::ssize(members); ++i) {
-    const bool with = scope == Scope::inner ? i / inner == own / inner : i % inner == own % inner;
+    const bool with =
+        scope == Scope::inner ? i / levels.inner == own / levels.inner : i % levels.inner == own % levels.inner;
     if (with) found.push_back(members[i]);
   }
   return found;

@@ -29,6 +29,39 @@ TEST(GroupLevels, AreNodesAndPlacesInThem) {
   EXPECT_EQ(group.scoped(Scope::whole).view, (GroupView{8, {4, 8}}));
 }
 
+// 16 ranks: two to a node, two nodes below a switch, four switches.
+ClusterSpec four_switches() {
+  ClusterSpec spec = parse_cluster("dgx-a100:8,gpus=2");
+  spec.nodes_per_leaf = 2;
+  spec.levels.back().joins = Domain::leaf;
+  LevelSpec spine = spec.levels.back();
+  spine.name = "spine";
+  spine.joins = Domain::cluster;
+  spec.levels.push_back(spine);
+  return spec;
+}
+
+TEST(GroupLevels, NestWhereNodesLieBelowSeveralSwitches) {
+  const Cluster cluster(four_switches());
+  const auto classes = find_rank_classes(cluster, test::filled({}, 16), {}).classes;
+  const ClassGroup& group = classes[0].group(GroupKind::dp);
+  ASSERT_TRUE(group.has_scope(Scope::top));
+  EXPECT_EQ(group.level_sizes(), LevelSizes(2, 2));
+  EXPECT_EQ(numbers(group.scoped(Scope::inner).ranks), (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(numbers(group.scoped(Scope::outer).ranks), (std::vector<std::int32_t>{0, 2, 4, 6, 8, 10, 12, 14}));
+  EXPECT_EQ(numbers(group.scoped(Scope::middle).ranks), (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(numbers(group.scoped(Scope::top).ranks), (std::vector<std::int32_t>{0, 4, 8, 12}));
+  for (const Scope scope : {Scope::inner, Scope::outer, Scope::middle, Scope::top}) {
+    const ClassGroup& level = group.scoped(scope);
+    EXPECT_EQ(level.view, group_views(cluster, level.ranks).front()) << name_of(scope);
+    EXPECT_EQ(scoped_members(group.ranks, group.level_sizes(), Rank{0}, scope), level.ranks) << name_of(scope);
+  }
+  // Two ranks to a node and tensor parallelism over both: nodes are members, switches are all that is left.
+  const auto tensor = find_rank_classes(cluster, test::filled({.tp = 2}, 16), {}).classes;
+  EXPECT_FALSE(tensor[0].group(GroupKind::dp).has_scope(Scope::top));
+  EXPECT_EQ(tensor[0].group(GroupKind::dp).level_sizes(), LevelSizes(2, 1));
+}
+
 TEST(GroupLevels, AreMissingWhereAllShareANodeOrNoTwoDo) {
   EXPECT_TRUE(dp_group("dgx-a100:1", {}).levels.empty());
   EXPECT_TRUE(dp_group("dgx-a100:4", {.tp = 8}).levels.empty());

@@ -92,12 +92,25 @@ bool is_expert_load(const Operation& op, ValueId value) {
   return find_write(op, Operand::loads) == value || find_read(op, Operand::loads) == value;
 }
 
-// In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group. A
-// part takes its range of each, so that it covers the same elements in both legs.
+// In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group,
+// of three levels in the middle groups one for every middle group; of all_reduce in three levels in the inner groups
+// one slice for every place of a middle group. A part takes its range of each, so that it covers the same elements in
+// all legs.
 std::int64_t shards_side_by_side(const ClassGroup& group, const Operation& op) {
-  const bool in_levels =
-      op.rule == Substitution::reduce_scatter_in_levels || op.rule == Substitution::all_gather_in_levels;
-  return in_levels && op.communication->scope == Scope::inner ? group.scoped(Scope::outer).view.size : 1;
+  const Scope scope = op.communication->scope;
+  switch (op.rule) {
+    case Substitution::reduce_scatter_in_levels:
+    case Substitution::all_gather_in_levels:
+      return scope == Scope::inner ? group.scoped(Scope::outer).view.size : 1;
+    case Substitution::reduce_scatter_in_three_levels:
+    case Substitution::all_gather_in_three_levels:
+      if (scope == Scope::middle) return group.scoped(Scope::top).view.size;
+      return scope == Scope::inner ? group.scoped(Scope::outer).view.size : 1;
+    case Substitution::all_reduce_in_three_levels:
+      return scope == Scope::inner ? group.scoped(Scope::middle).view.size : 1;
+    default:
+      return 1;
+  }
 }
 
 bool has_rows(const Value& value) {

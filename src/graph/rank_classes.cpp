@@ -140,7 +140,7 @@ bool belongs_to_first(GroupKind kind) {
   return kind == GroupKind::pp_next || kind == GroupKind::pp_prev;
 }
 
-// How a rank's group lies on the topology, and how its inner and outer groups do, as far as programs are simulated for
+// How a rank's group lies on the topology, and how the groups of its levels do, as far as programs are simulated for
 // them: these simulations then hold for every rank of a class.
 std::vector<std::int32_t> wiring_of(const Cluster& cluster, const std::vector<Rank>& members, Rank self,
                                     const GroupView& view, WiringSignatures& signatures) {
@@ -150,9 +150,10 @@ std::vector<std::int32_t> wiring_of(const Cluster& cluster, const std::vector<Ra
   };
   std::vector<std::int32_t> wiring{signature(members)};
   if (const std::int64_t inner = inner_group_size(cluster, members, view); inner > 0) {
-    for (const Scope scope : {Scope::inner, Scope::outer}) {
-      wiring.push_back(signature(scoped_members(members, inner, self, scope)));
-    }
+    wiring.push_back(signature(scoped_members(members, inner, self, Scope::inner)));
+    const std::vector<Rank> outer = scoped_members(members, inner, self, Scope::outer);
+    const std::vector<std::int32_t> of_outer = wiring_of(cluster, outer, self, outer_view(view, inner), signatures);
+    wiring.insert(wiring.end(), of_outer.begin(), of_outer.end());
   }
   return wiring;
 }

@@ -28,13 +28,26 @@ struct ClassGroup {
   // The members of the representative's own group, in their order; empty where they are more than kListedMembers.
   std::vector<Rank> ranks;
   // Two levels, where the topology gives them: the inner group of members that share the innermost domain, then the
-  // outer group. Empty where there are none, or where members are of several classes.
+  // outer group, which may have two levels again (the middle and the top group). Empty where there are none, or where
+  // members are of several classes.
   std::vector<ClassGroup> levels;
   bool spans_classes() const { return members.size() > 1; }
+  bool has_scope(Scope scope) const {
+    if (scope == Scope::whole) return true;
+    if (scope == Scope::self || levels.empty()) return false;
+    return scope == Scope::inner || scope == Scope::outer || !levels[1].levels.empty();
+  }
   // Itself, or one of its levels, which must be there.
   const ClassGroup& scoped(Scope scope) const {
-    WEFT_CHECK(scope == Scope::whole || (levels.size() == 2 && scope != Scope::self));
-    return scope == Scope::whole ? *this : levels[scope == Scope::inner ? 0 : 1];
+    WEFT_CHECK(has_scope(scope));
+    if (scope == Scope::whole) return *this;
+    if (scope == Scope::inner) return levels[0];
+    if (scope == Scope::outer) return levels[1];
+    return levels[1].levels[scope == Scope::middle ? 0 : 1];
+  }
+  LevelSizes level_sizes() const {
+    return {has_scope(Scope::inner) ? scoped(Scope::inner).view.size : 1,
+            has_scope(Scope::middle) ? scoped(Scope::middle).view.size : 1};
   }
 };
 

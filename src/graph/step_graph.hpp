@@ -16,6 +16,7 @@
 #include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
 #include "collective/carried_program.hpp"
+#include "collective/mover.hpp"
 #include "graph/layout.hpp"
 #include "graph/operand.hpp"
 #include "graph/operation.hpp"
@@ -69,6 +70,7 @@ struct Communication {
   std::int32_t parts = 1;   // pieces that a message is cut into for pipelining through the ranks
   std::int32_t inner = 0;   // hierarchical: members of an inner group; 0: no such groups
   ProgramRef program = {};  // carried: what carries it out
+  Mover mover = {};         // of a library's collective on GPUs, chosen when the plan is made
   GroupKind group = GroupKind::dp;
   Scope scope = Scope::whole;  // a leg of a substituted transfer may work in the levels of its group
   WireFormat format = {};

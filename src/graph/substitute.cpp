@@ -11,8 +11,8 @@ const ClassGroup& group_of(const StepGraph& graph, const Operation& op) {
   return graph.classes[op.rank_class.index()].group(op.communication->group);
 }
 
-// The elements of what lies between two legs (all such values of a rule are of one size).
-std::int64_t elements_between(const StepGraph& graph, const Operation& op, Substitution rule) {
+// The elements of what lies behind a leg that is not the last one.
+std::int64_t elements_behind(const StepGraph& graph, const Operation& op, Substitution rule, std::int64_t leg) {
   const std::int64_t read = graph.value(read_of(op, Operand::payload)).elements();
   const std::int64_t written = graph.value(write_of(op, Operand::payload)).elements();
   const ClassGroup& group = group_of(graph, op);
@@ -22,9 +22,27 @@ std::int64_t elements_between(const StepGraph& graph, const Operation& op, Subst
       return divided(group.view.size);
     case Substitution::all_reduce_in_levels:
       return divided(group.scoped(Scope::inner).view.size);
+    case Substitution::all_reduce_in_three_levels: {
+      const LevelSizes levels = group.level_sizes();
+      const bool is_above_middle = leg == 1 || leg == 2;
+      return divided(levels.inner * levels.middle) * (is_above_middle ? 1 : levels.middle);
+    }
+    case Substitution::reduce_scatter_in_three_levels:
+      return std::min(read, written) * group.scoped(leg == 0 ? Scope::outer : Scope::top).view.size;
+    case Substitution::all_gather_in_three_levels:
+      return std::min(read, written) * group.scoped(leg == 0 ? Scope::top : Scope::outer).view.size;
     default:
       return std::min(read, written) * group.scoped(Scope::outer).view.size;
   }
+}
+
+// Of all that lies between the legs.
+std::int64_t most_elements_between(const StepGraph& graph, const Operation& op, Substitution rule) {
+  std::int64_t most = 0;
+  for (std::int64_t leg = 0; leg + 1 < std::ssize(rule_of(rule).legs); ++leg) {
+    most = std::max(most, elements_behind(graph, op, rule, leg));
+  }
+  return most;
 }
 
 // What the buffer of a leg has, as Communication counts it.
@@ -50,9 +68,10 @@ bool may_be_substituted(const StepGraph& graph, const Operation& op, Substitutio
   if (group != GroupKind::dp && group != GroupKind::shard && group != GroupKind::edp) return false;
   if (!carries_one_value(op) || op.communication->format.type == ElementType::u8) return false;
   if (has_levels(rule_of(rule)) && group_of(graph, op).levels.empty()) return false;
+  if (has_three_levels(rule_of(rule)) && !group_of(graph, op).has_scope(Scope::middle)) return false;
   const std::int64_t whole = std::max(graph.value(read_of(op, Operand::payload)).elements(),
                                       graph.value(write_of(op, Operand::payload)).elements());
-  return whole > 0 && elements_between(graph, op, rule) <= whole;
+  return whole > 0 && most_elements_between(graph, op, rule) <= whole;
 }
 
 std::vector<Substitution> first_possible(const StepGraph& graph, const std::vector<Substitution>& wanted) {
@@ -101,7 +120,7 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
       if (!last) {
         Value between = graph_.value(first);
         between.name = fmt::format("{} after leg {}", graph_.value(final).name, s);
-        between.shape = {elements_between(whole, op, how.rule)};
+        between.shape = {elements_behind(whole, op, how.rule, s)};
         between.sharding = {};
         between.per_micro_batch = op.per_micro_batch;
         between.accumulated = false;

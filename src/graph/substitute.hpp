@@ -6,6 +6,9 @@
 //   all_reduce in levels           its place's slice, ceil(E / inner) elements, before and after the sum across groups
 //   reduce_scatter, all_gather     the shards of its place in every inner group, outer S elements, in the order of the
 //   in levels                      inner groups
+//   in three levels                the same level by level: of all_reduce ceil(E / (inner middle)) elements for every
+//                                  middle place, then one such slice; of the others the shards of its place in every
+//                                  inner group, then in every middle group
 // In a step's own transfers all of them lie in the memory of the whole (plan/memory/lifetimes.hpp).
 #pragma once
 
@@ -16,9 +19,11 @@
 namespace weft {
 
 // The rules that graphs are rewritten by.
-inline constexpr Substitution kGraphRules[] = {Substitution::all_reduce_in_halves, Substitution::all_reduce_in_levels,
-                                               Substitution::reduce_scatter_in_levels,
-                                               Substitution::all_gather_in_levels};
+inline constexpr Substitution kGraphRules[] = {
+    Substitution::all_reduce_in_halves,       Substitution::all_reduce_in_levels,
+    Substitution::reduce_scatter_in_levels,   Substitution::all_gather_in_levels,
+    Substitution::all_reduce_in_three_levels, Substitution::reduce_scatter_in_three_levels,
+    Substitution::all_gather_in_three_levels};
 
 // Returns whether the rule may carry out an operation of a model's graph: a gradient reduction or parameter gather in a
 // dp, shard or edp group, with the rule's collective. Levels need a group that has them, with members of one class, and

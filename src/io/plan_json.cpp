@@ -284,9 +284,10 @@ class PlanReader {
   void check_scope(const JsonObject& line, const Operation& op) const {
     if (!op.communication || op.communication->scope == Scope::whole) return;
     const RankClass& c = plan_.graph.classes[op.rank_class.index()];
-    if (!c.group(op.communication->group).levels.empty()) return;
-    fail("{}: communication: key 'scope': value '{}': the {} group of {} has no inner and outer groups", line.where(),
-         name_of(op.communication->scope), name_of(op.communication->group), c.name);
+    if (c.group(op.communication->group).has_scope(op.communication->scope)) return;
+    fail("{}: communication: key 'scope': value '{}': the {} group of {} has no {} groups", line.where(),
+         name_of(op.communication->scope), name_of(op.communication->group), c.name,
+         c.group(op.communication->group).levels.empty() ? "inner and outer" : "middle and top");
   }
 
   void read_waits() {

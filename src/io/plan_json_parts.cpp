@@ -130,8 +130,8 @@ OperationReader::OperationReader(const PlanCounts& counts, std::vector<ProgramRe
       keys_{"id",    "name",   "class",         "chunk",           "layer", "phase",     "role",  "subject",     "part",
             "turn",  "rule",   "leg",           "per_micro_batch", "kind",  "key_phase", "dtype", "causal_half", "dims",
             "reads", "writes", "communication", "origins",         "queue", "blocking",  "late",  "product"},
-      communication_keys_{"collective", "algorithm", "parts",    "inner", "group",  "scope",
-                          "wire",       "bytes",     "transfer", "sends", "program"},
+      communication_keys_{"collective", "algorithm", "parts", "inner",   "group",         "scope",      "wire",
+                          "bytes",      "transfer",  "sends", "program", "thread_blocks", "copy_engine"},
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::param_keep)),
       operands_(names_up_to(Operand::payload)),
@@ -141,8 +141,8 @@ OperationReader::OperationReader(const PlanCounts& counts, std::vector<ProgramRe
       collectives_(names_up_to(Collective::barrier)),
       algorithms_(names_up_to(Algorithm::carried)),
       groups_(names_of(group_kinds())),
-      scopes_(names_up_to(Scope::outer)),
-      rules_(names_up_to(Substitution::all_to_all_by_sends)) {}
+      scopes_(names_up_to(Scope::top)),
+      rules_(names_up_to(kLastSubstitution)) {}
 
 Operation OperationReader::operation(const JsonObject& object) const {
   object.allow_only(keys_);
@@ -220,7 +220,18 @@ Communication OperationReader::read_communication(const JsonObject& object, Elem
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};
   communication.transfer = small_integer_or(object, "transfer", -1, -1, kMaxInt32);
   communication.sends = object.boolean_or("sends", true);
+  communication.mover = read_mover(object);
   return communication;
+}
+
+Mover OperationReader::read_mover(const JsonObject& object) {
+  Mover mover;
+  mover.thread_blocks = small_integer_or(object, "thread_blocks", 0, 1, kMaxThreadBlocks);
+  mover.copy_engine = object.boolean_or("copy_engine", false);
+  if (mover.copy_engine && mover.thread_blocks > 0) {
+    object.reject("copy_engine", "left out, or true without a key 'thread_blocks': copy engines take none");
+  }
+  return mover;
 }
 
 WireFormat OperationReader::read_wire(const JsonObject& object) const {

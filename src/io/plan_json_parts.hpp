@@ -51,6 +51,7 @@ class OperationReader {
   OpKey read_key(const JsonObject& object, Phase phase) const;
   Communication read_communication(const JsonObject& object, ElementType dtype) const;
   WireFormat read_wire(const JsonObject& object) const;
+  static Mover read_mover(const JsonObject& object);
   void read_dependencies(const JsonObject& object, Operation& op) const;
   std::vector<Origin> read_origins(const JsonObject& object) const;
 

@@ -310,6 +310,13 @@ TEST(PlanFileText, KeepsWhatNoPolicyWritesYet) {
   plan.issues[3].queue = plan.classes[0].queues.last_id();
   plan.policy = "none\n\\";
   plan.thread_blocks = 4;
+  std::vector<Communication*> transfers;
+  for (Operation& transfer : plan.graph.operations) {
+    if (transfer.communication) transfers.push_back(&*transfer.communication);
+  }
+  ASSERT_GE(transfers.size(), 2U);
+  transfers[0]->mover.thread_blocks = 3;
+  transfers[1]->mover.copy_engine = true;
   expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
 }
 

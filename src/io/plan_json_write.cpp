@@ -83,6 +83,8 @@ ordered_json communication_object(const Communication& communication, ElementTyp
   result["bytes"] = communication.bytes.value;
   if (communication.transfer >= 0) result["transfer"] = communication.transfer;
   if (!communication.sends) result["sends"] = false;
+  if (communication.mover.thread_blocks > 0) result["thread_blocks"] = communication.mover.thread_blocks;
+  if (communication.mover.copy_engine) result["copy_engine"] = true;
   return result;
 }
 

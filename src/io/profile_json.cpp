@@ -53,7 +53,8 @@ struct Slowdown {
 constexpr std::array kSlowdowns{Slowdown{"compute_slowdown", &DeviceProfile::compute_slowdown},
                                 Slowdown{"transfer_slowdown", &DeviceProfile::transfer_slowdown},
                                 Slowdown{"further_slowdown", &DeviceProfile::further_slowdown},
-                                Slowdown{"waiting_slowdown", &DeviceProfile::waiting_slowdown}};
+                                Slowdown{"waiting_slowdown", &DeviceProfile::waiting_slowdown},
+                                Slowdown{"copy_slowdown", &DeviceProfile::copy_slowdown}};
 constexpr double kMaxSlowdown = 100;  // as in a cluster file
 constexpr double kMaxBandwidth = 1e15;
 

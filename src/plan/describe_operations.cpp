@@ -37,7 +37,7 @@ TrafficKind traffic_kind(const Operation& op) {
 // Returns how many ranks take part in a transfer.
 std::int64_t members_of(const ClassGroup& group, Scope scope) {
   if (scope == Scope::self) return 1;
-  return group.levels.empty() ? group.view.size : group.scoped(scope).view.size;
+  return group.has_scope(scope) ? group.scoped(scope).view.size : group.view.size;
 }
 
 // Returns "dp", or "dp inner" for a transfer within one of the levels of its group.

@@ -297,11 +297,23 @@ class Execution {
   }
   // Stages: what a rank has between the two levels of a reduce_scatter or an all_gather is a shard for every node.
   std::int64_t shards_of_a_share(const Operation& o) const {
-    const bool sharded =
-        o.rule == Substitution::reduce_scatter_in_levels || o.rule == Substitution::all_gather_in_levels;
-    if (!sharded || o.communication->scope != Scope::inner) return 1;
     const ClassGroup& group = plan_.graph.classes[o.rank_class.index()].group(o.communication->group);
-    return group.view.size / group.levels.at(0).view.size;
+    const Scope scope = o.communication->scope;
+    if (scope != Scope::inner && scope != Scope::middle) return 1;
+    const std::int64_t inner = group.levels.at(0).view.size;
+    const std::int64_t middle = group.levels.at(1).levels.empty() ? 1 : group.levels.at(1).levels.at(0).view.size;
+    switch (o.rule) {
+      case Substitution::reduce_scatter_in_levels:
+      case Substitution::all_gather_in_levels:
+        return group.view.size / inner;
+      case Substitution::reduce_scatter_in_three_levels:
+      case Substitution::all_gather_in_three_levels:
+        return group.view.size / (scope == Scope::inner ? inner : inner * middle);
+      case Substitution::all_reduce_in_three_levels:
+        return scope == Scope::inner ? middle : 1;
+      default:
+        return 1;
+    }
   }
   static bool is_part(const Operation& o) {
     return o.origins.size() == 1 && o.origins.front().end - o.origins.front().begin < o.origins.front().of;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "planner/partition/partition_graph.hpp"
@@ -50,12 +51,36 @@ struct WeaveChoice {
   friend bool operator==(const WeaveChoice&, const WeaveChoice&) = default;
 };
 
+// Who moves the bytes of transfers that run beside compute, where a node's GPUs allow a choice (schedule/movers.hpp).
+enum class MoverRule : std::uint8_t {
+  library,     // the library's own thread blocks
+  least_loss,  // whoever takes least from compute, as if all of the transfer were hidden
+  in_balance   // the same, and what makes the transfer longer counts as if it were exposed
+};
+
+// The transfers that one decision is for: those of a collective, group and scope, by what they serve.
+struct MoverKind {
+  Collective collective = Collective::all_reduce;
+  GroupKind group = GroupKind::dp;
+  Scope scope = Scope::whole;
+  Role role = Role::grad_reduce;
+  Phase phase = Phase::forward;
+  friend bool operator==(const MoverKind&, const MoverKind&) = default;
+};
+
+struct MoverChoice {
+  MoverRule rule = MoverRule::library;
+  std::vector<std::pair<MoverKind, MoverRule>> by_kind = {};  // in place of `rule`
+  friend bool operator==(const MoverChoice&, const MoverChoice&) = default;
+};
+
 struct Overlap {
   PartitionChoice partition = {};
   BesideCompute beside = {};
   LayersHeld held = {};
   OrderChoice order = {};
   WeaveChoice weave = {};
+  MoverChoice movers = {};
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 

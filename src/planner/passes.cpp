@@ -4,6 +4,7 @@
 #include "planner/schedule/blocks.hpp"
 #include "planner/schedule/early_encoding.hpp"
 #include "planner/schedule/late_order.hpp"
+#include "planner/schedule/movers.hpp"
 #include "planner/schedule/overlap_linear.hpp"
 #include "planner/schedule/overlap_receives.hpp"
 #include "planner/schedule/overlap_zero.hpp"
@@ -139,6 +140,11 @@ constexpr Pass kPasses[] = {
      .precedes = kMemory,
      .applies = [](const Overlap& o) { return o.order.queues > 1; },
      .run = [](PlanDraft& d) { spread_over_queues(d.plan, d.overlap.order.queues); }},
+    {.name = "movers",
+     .needs = kGraph | kBlocking | kPrograms,
+     .precedes = kMemory,
+     .applies = [](const Overlap& o) { return o.movers != MoverChoice{}; },
+     .run = [](PlanDraft& d) { choose_movers(d.plan, *d.cost, d.overlap.movers); }},
     {.name = "memory",
      .needs = kBlocks | kBlocking | kPositions,
      .leaves = kMemory,

@@ -29,6 +29,9 @@ struct SimCost {
   Nanos fixed;                   // compute: its duration; transfer: its latency
   Nanos moving;                  // transfer: time to move its bytes alone
   std::vector<ResourceUse> use;  // of a transfer while moving
+  // Of a transfer: its slow-downs in place of its ranks', where it has its own; -1: it has not.
+  double compute_slowdown = -1, transfer_slowdown = -1;
+  bool waits_aside = false;  // while it waits for its other ranks, it slows nothing down
 };
 
 enum class SimQueue : std::uint8_t { compute, extra, transfer };

@@ -89,7 +89,8 @@ void EventEngine::became_ready(Ready what) {
   if (n.is_fold()) return begin_fold(n.rank, what);
   if (n.queue == SimQueue::transfer) {
     if (n.joint.valid()) {
-      if (p_.ranks[n.rank].waiting_slowdown > 0) arriving_.push_back(n.rank);
+      if (slows_while_waiting(n.rank, first_operation({joint_members_[n.joint].front(), what.iteration})))
+        arriving_.push_back(n.rank);
       Iteration& it = iterations_[what.iteration];
       if (--it.joint_pending[n.joint] > 0) return;
     }

@@ -125,6 +125,7 @@ class EventEngine {
   double compute_speed(std::int32_t rank) const;
   void follow_transfers(std::int32_t rank);
   void schedule_worker(std::int32_t rank);
+  bool slows_while_waiting(std::int32_t rank, std::int32_t operation) const;
   void let_wait(std::int32_t rank);
   std::int32_t new_transfer(Ready what);
   void start_transfer(Ready what);

@@ -38,7 +38,11 @@ double EventEngine::compute_speed(std::int32_t rank) const {
   const std::size_t moving = workers_[rank].transfers.size(), beside = moving + workers_[rank].waiting;
   if (beside == 0) return 1.0;
   const SimRank& slowed = p_.ranks[rank];
-  const double first = moving > 0 ? slowed.compute_slowdown : slowed.waiting_slowdown;
+  double first = moving > 0 ? 0 : slowed.waiting_slowdown;
+  for (const std::int32_t slot : workers_[rank].transfers) {
+    const double own = transfers_[slot].cost->compute_slowdown;
+    first = std::max(first, own < 0 ? slowed.compute_slowdown : own);
+  }
   return 1.0 / (1.0 + first + slowed.further_slowdown * static_cast<double>(beside - 1));
 }
 
@@ -56,6 +60,10 @@ void EventEngine::follow_transfers(std::int32_t rank) {
 void EventEngine::schedule_worker(std::int32_t rank) {
   Worker& w = worker(rank);
   push(time_left(w.remaining, w.speed), rank, ++w.version, Happens::worker_ends);
+}
+
+bool EventEngine::slows_while_waiting(std::int32_t rank, std::int32_t operation) const {
+  return p_.ranks[rank].waiting_slowdown > 0 && !cost_of(operation).waits_aside;
 }
 
 void EventEngine::let_wait(std::int32_t rank) {
@@ -105,7 +113,7 @@ void EventEngine::start_transfer(Ready what) {
     const std::int32_t rank = transfers_[slot].ranks[i];
     if (worker(rank).fold.closed) open_fold(rank);  // may move transfers_
     worker(rank).transfers.push_back(slot);
-    if (n.joint.valid() && p_.ranks[rank].waiting_slowdown > 0) --worker(rank).waiting;
+    if (n.joint.valid() && slows_while_waiting(rank, leader)) --worker(rank).waiting;
     follow_transfers(rank);
   }
   Transfer& transfer = transfers_[slot];
@@ -206,7 +214,8 @@ double EventEngine::interference(const Transfer& transfer) const {
   double factor = 1;
   for (const std::int32_t rank : transfer.ranks) {
     if (workers_[rank].running.valid()) {
-      factor = std::max(factor, 1.0 + p_.ranks[rank].transfer_slowdown);
+      const double own = transfer.cost->transfer_slowdown;
+      factor = std::max(factor, 1.0 + (own < 0 ? p_.ranks[rank].transfer_slowdown : own));
     }
   }
   return factor;

@@ -4,6 +4,7 @@
 
 #include "bound/bound.hpp"
 #include "graph/substitute.hpp"
+#include "plan/verify/verify_plan.hpp"
 #include "planner/overlap.hpp"
 #include "sim/test_steps.hpp"
 
@@ -85,6 +86,73 @@ TEST(PlansInLegs, InLevelsMoveLessBetweenNodes) {
   const double ring = simulated(plan_in_legs(r, "serial", {}).plan(), r.profile).period_ns;
   const double levels = simulated(plan_in_legs(r, "serial", kInLevels).plan(), r.profile).period_ns;
   EXPECT_NEAR(levels / ring, 8.0 / 15, 0.01);
+}
+
+const std::vector<Substitution> kInThree{Substitution::all_reduce_in_three_levels,
+                                         Substitution::reduce_scatter_in_three_levels,
+                                         Substitution::all_gather_in_three_levels};
+
+// Two ranks to a node, two nodes below a switch, two switches; every rank has a link of its own between the switches.
+ClusterSpec two_switches(const std::string& nodes, double spine_bytes_per_second) {
+  ClusterSpec spec = parse_cluster(nodes);
+  spec.name = "two switches";
+  spec.nodes_per_leaf = 2;
+  spec.levels.back().joins = Domain::leaf;
+  LevelSpec spine = spec.levels.back();
+  spine.name = "spine";
+  spine.joins = Domain::cluster;
+  spine.bandwidth = {spine_bytes_per_second};
+  spec.levels.push_back(spine);
+  return spec;
+}
+
+// Nothing but the links between the switches has weight. Of B bytes a ring of 8 sends 2 * 7/8 past every rank, one edge
+// in four crosses: 7/16. In two levels half of B goes round a ring of 4, of which every second edge crosses: 2 * 3/4 *
+// 1/2 * 1/2 = 3/8. In three levels a quarter is summed between two: 2 * 1/2 * 1/4 = 1/4.
+TEST(PlansInLegs, InThreeLevelsMoveLessBetweenSwitches) {
+  PlanRequest r = request(small_gpt(2), two_switches("dgx-a100:4,gpus=2", 1e6), {}, 1);
+  idealize(r);
+  const auto period = [&](const std::vector<Substitution>& wanted) {
+    return simulated(plan_in_legs(r, "serial", wanted).plan(), r.profile).period_ns;
+  };
+  EXPECT_NEAR(period(kInThree) / period({}), 4.0 / 7, 0.01);
+  EXPECT_NEAR(period(kInThree) / period(kInLevels), 2.0 / 3, 0.01);
+}
+
+TEST(PlansInLegs, InThreeLevelsAreProvenAndNeverBelowTheBound) {
+  ClusterSpec emulated = two_switches("local:4,nic=1Gb/s", 3e7);
+  emulated.devices_per_node = 2;
+  LevelSpec inside = emulated.levels.front();
+  inside.name = "shm";
+  inside.joins = Domain::node;
+  inside.bandwidth = {1.25e9};
+  emulated.levels.insert(emulated.levels.begin(), inside);
+  int legs = 0;
+  for (const ClusterSpec& cluster : {two_switches("dgx-a100:4,gpus=2", 1e9), emulated}) {
+    for (int zero = 0; zero <= 3; ++zero) {
+      for (const char* policy : {"serial", "megatron-param", "fsdp"}) {
+        for (const std::int32_t parts : {1, 2}) {
+          SCOPED_TRACE(fmt::format("{} zero {} {} in {} parts", cluster.name, zero, policy, parts));
+          Layout layout;
+          layout.zero = zero;
+          PlanRequest r = request(small_gpt(3), cluster, layout, 2);
+          if (parts > 1) r.options = {.bucket_parameters = 1, .bucket_mib = 0};
+          const WholePlan made = plan_in_legs(r, policy, kInThree, parts);
+          const std::optional<Violation> violation = verify_plan(made, {.memory_limit = {}, .check_memory = false});
+          ASSERT_FALSE(violation.has_value()) << violation->message;
+          for (const Operation& op : made.plan().graph.operations) {
+            legs += op.communication && op.communication->scope == Scope::top ? 1 : 0;
+          }
+          const Timeline timeline = simulated(made.plan(), r.profile);
+          const StepGraph graph = build(r);
+          const Cluster machine(r.cluster);
+          const double bound = step_bound(graph, CostModel(graph, machine, r.profile)).seconds * 1e9;
+          EXPECT_LE(bound, timeline.period_ns + 0.5 * static_cast<double>(timeline.operations.size()));
+        }
+      }
+    }
+  }
+  EXPECT_GT(legs, 100);
 }
 
 // In halves or in levels, the parts of a bucket follow each other through the queues of the legs: with slow links at

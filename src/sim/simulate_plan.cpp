@@ -23,6 +23,15 @@ SimCost transfer_cost(const TransferCost& cost) {
   return result;
 }
 
+// The slow-downs that its mover brings, where that is not the library.
+void add_slowdowns(const Operation& op, const CostModel& cost, SimCost& result) {
+  if (op.communication->mover.is_library()) return;
+  const CostModel::Interference own = cost.interference(op);
+  result.compute_slowdown = own.compute;
+  result.transfer_slowdown = own.transfer;
+  result.waits_aside = op.communication->mover.copy_engine;
+}
+
 // Finds one cost for each operation; members of a transfer across classes share theirs.
 std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostModel& cost,
                                              std::vector<SimCost>& costs) {
@@ -39,12 +48,16 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
     if (op.communication && op.communication->transfer >= 0) {
       const std::int32_t transfer = op.communication->transfer;
       const auto [it, first] = joint_index.try_emplace(transfer, static_cast<std::int32_t>(costs.size()));
-      if (first) costs.push_back(transfer_cost(joint.at(transfer)));
+      if (first) {
+        costs.push_back(transfer_cost(joint.at(transfer)));
+        add_slowdowns(op, cost, costs.back());
+      }
       index.push_back(it->second);
       continue;
     }
     index.push_back(static_cast<std::int32_t>(costs.size()));
     costs.push_back(op.communication ? transfer_cost(cost.transfer(op)) : SimCost{cost.compute(op), {}, {}});
+    if (op.communication) add_slowdowns(op, cost, costs.back());
   }
   return index;
 }

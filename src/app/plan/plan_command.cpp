@@ -18,6 +18,7 @@
 #include "app/plan/collective_choice_report.hpp"
 #include "app/plan/explain_report.hpp"
 #include "app/plan/launch_gain_report.hpp"
+#include "app/plan/mover_report.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_text_report.hpp"
@@ -215,6 +216,11 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     choices = collective_choices(study, study.best, profile);
     json["policies"][study.policies[study.best].policy]["collective_choices"] = collective_choice_json(choices);
   }
+  std::vector<MovedTransfers> movers;
+  if (explains(flags) && profile.movers == MoverWish::chosen) {
+    movers = mover_choices(study, study.best, profile);
+    json["policies"][study.policies[study.best].policy]["movers"] = mover_json(movers);
+  }
   add_launch_gain(json, gain);
   add_ignored_flags(json, ignored);
   if (compression) json["compression"] = compression_choice_line(*compression);
@@ -231,6 +237,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     if (compression) print_compression(*compression, explains(flags), out);
     print_explained(flags, study, explained, launch_gain_line(gain), out);
     if (!choices.empty()) out << collective_choice_text(choices);
+    if (!movers.empty()) out << mover_text(movers);
     out << written_line(written);
   }
   return fits && study.failed.empty() ? kOk : kAnswerIsNo;

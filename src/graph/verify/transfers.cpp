@@ -99,8 +99,8 @@ bool is_pipeline(GroupKind group) {
 void verify_alone(const StepGraph& graph, const Operation& op) {
   const Communication& c = *op.communication;
   const ClassGroup& whole = graph.classes[op.rank_class.index()].group(c.group);
-  if (c.scope != Scope::whole && (c.scope == Scope::self || whole.levels.empty())) {
-    reject(graph, op, "works in scope {}, but its {} group has no levels", name_of(c.scope), name_of(c.group));
+  if (!whole.has_scope(c.scope)) {
+    reject(graph, op, "works in scope {}, but its {} group has no such level", name_of(c.scope), name_of(c.group));
   }
   const ClassGroup& group = whole.scoped(c.scope);
   if (op.key.dtype != c.format.type) {

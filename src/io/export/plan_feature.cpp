@@ -134,12 +134,13 @@ class FeatureList {
   }
 
   void add_transfers() {
-    std::int64_t parts = 0, legs = 0;
+    std::int64_t parts = 0, legs = 0, moved = 0;
     std::set<std::string> programs;
     for (const Operation& op : plan_.graph.operations) {
       if (!op.is_transfer()) continue;
       parts += is_part(op) && !op.per_micro_batch ? 1 : 0;
       legs += op.rule != Substitution::none ? 1 : 0;
+      moved += op.communication->mover.is_library() ? 0 : 1;
       if (op.communication->collective != Collective::send_recv) {
         programs.emplace(name_of(op.communication->algorithm));
       }
@@ -150,6 +151,8 @@ class FeatureList {
            fmt::format("how collectives are carried out: {}", fmt::join(programs, ", ")));
     add_if(plan_.thread_blocks > 0, Feature::thread_blocks,
            fmt::format("{} thread blocks for each collective", plan_.thread_blocks));
+    add_if(moved > 0, Feature::movers,
+           fmt::format("{} transfers by thread blocks or copy engines of their own", moved));
   }
 
   void add_order() {

@@ -55,6 +55,7 @@ enum class Feature : std::uint8_t {
   transfer_legs,
   programs,
   thread_blocks,
+  movers,
   queues,
   waits,
   operation_order

@@ -15,14 +15,14 @@ namespace {
 class Proofs {
  public:
   bool holds(Substitution rule, const ClassGroup& group) {
-    const std::int64_t inner = group.levels.empty() ? 1 : group.scoped(Scope::inner).view.size;
-    const auto [known, is_new] = known_.try_emplace({rule, group.view.size, inner}, false);
-    if (is_new) known->second = weft::holds(rule_of(rule), group.view.size, inner);
+    const LevelSizes levels = group.level_sizes();
+    const auto [known, is_new] = known_.try_emplace({rule, group.view.size, levels}, false);
+    if (is_new) known->second = weft::holds(rule_of(rule), group.view.size, levels);
     return known->second;
   }
 
  private:
-  std::map<std::tuple<Substitution, std::int64_t, std::int64_t>, bool> known_;
+  std::map<std::tuple<Substitution, std::int64_t, LevelSizes>, bool> known_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/transfer_mover.hpp"
 #include "graph/transfer_program.hpp"
 #include "plan/shared_queues.hpp"
 #include "plan/verify/legs.hpp"
@@ -278,6 +279,7 @@ std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& who
 
 std::optional<Violation> check_algorithms(const Plan& plan) {
   std::map<std::int32_t, const Operation*> first;  // by transfer
+  std::optional<Cluster> cluster;                  // where a mover asks for it
   for (const Operation& op : plan.graph.operations) {
     if (!op.communication) continue;
     const Communication& c = *op.communication;
@@ -286,16 +288,24 @@ std::optional<Violation> check_algorithms(const Plan& plan) {
         !fault.empty()) {
       return Violation{Rule::collective_order, fmt::format("{}: '{}': {}", rank_class.name, describe(op), fault)};
     }
+    if (!c.mover.is_library()) {
+      if (!cluster) cluster.emplace(plan.cluster);
+      if (const std::string fault = mover_fault(*cluster, rank_class, c); !fault.empty()) {
+        return Violation{Rule::collective_order, fmt::format("{}: '{}': {}", rank_class.name, describe(op), fault)};
+      }
+    }
     if (c.transfer < 0) continue;
     const Operation& other = *first.try_emplace(c.transfer, &op).first->second;
     const Communication& agreed = *other.communication;
     if (agreed.algorithm == c.algorithm && agreed.parts == c.parts && agreed.inner == c.inner &&
-        agreed.program == c.program) {
+        agreed.program == c.program && agreed.mover == c.mover) {
       continue;
     }
     const auto name = [&](const Operation& o) {
-      return fmt::format("{} carries out '{}' as a {}", plan.graph.classes[o.rank_class.index()].name, describe(o),
-                         program_in_words(*o.communication));
+      const Mover& mover = o.communication->mover;
+      return fmt::format("{} carries out '{}' as a {}{}", plan.graph.classes[o.rank_class.index()].name, describe(o),
+                         program_in_words(*o.communication),
+                         mover.is_library() ? "" : fmt::format(" by {}", in_words(mover)));
     };
     return Violation{Rule::collective_order,
                      fmt::format("members of one transfer disagree: {}, {}", name(other), name(op))};

@@ -99,8 +99,11 @@ class ChoiceTreeBuilder {
     Operation own = part;
     own.communication->collective = leg.collective;
     own.communication->scope = leg.scope;
-    if (leg.scope == Scope::outer) {
-      own.communication->bytes = {part.communication->bytes.value / group().levels.front().view.size};
+    const LevelSizes levels = group().level_sizes();
+    if (leg.scope == Scope::outer || leg.scope == Scope::middle) {
+      own.communication->bytes = {part.communication->bytes.value / levels.inner};
+    } else if (leg.scope == Scope::top) {
+      own.communication->bytes = {part.communication->bytes.value / (levels.inner * levels.middle)};
     }
     return fastest(own);
   }

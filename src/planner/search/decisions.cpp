@@ -128,8 +128,15 @@ void DecisionSpace::add_legs(const StepGraph& graph) {
     const bool any = std::any_of(rules.begin(), rules.end(), [](Substitution s) { return s != Substitution::none; });
     if (any) legs_.push_back({std::move(rules)});
   };
-  add({Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
+  const std::vector<Substitution> two{Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
+                                      Substitution::all_gather_in_levels};
+  add(two);
   add({Substitution::all_reduce_in_halves});
+  const std::vector<Substitution> three{
+      Substitution::all_reduce_in_three_levels, Substitution::reduce_scatter_in_three_levels,
+      Substitution::all_gather_in_three_levels, Substitution::all_reduce_in_levels,
+      Substitution::reduce_scatter_in_levels,   Substitution::all_gather_in_levels};
+  if (first_possible(graph, three) != first_possible(graph, two)) add(three);
 }
 
 Decisions DecisionSpace::start() const {

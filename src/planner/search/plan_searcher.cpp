@@ -282,6 +282,7 @@ Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   if (allows_layer_order(request_.layout)) add_layer_order(overlaps, outcomes);
   if (late_budget_ > 0) add_late(overlaps, outcomes);
   add_refined(overlaps, outcomes);
+  if (request_.profile.movers == MoverWish::chosen) add_movers(overlaps, outcomes);
   spent_ = budget_;
   report();
   return overlaps[index_of_best(outcomes)];

@@ -59,6 +59,8 @@ class PlanSearcher {
   // Appends what single transfers and freer orders make of the best, where that is faster (refine_search.cpp).
   void add_refined(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   std::pair<Overlap, Outcome> refine(Overlap best, double budget);
+  // Appends what other movers of transfers make of the best, where that is faster (mover_search.cpp).
+  void add_movers(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   std::vector<Overlap> worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
                                     const Outcome& found) const;
   // Whether few micro-batches show the time and the memory of a step with all of them.
