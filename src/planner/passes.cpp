@@ -3,6 +3,7 @@
 #include "plan/memory/place.hpp"
 #include "planner/schedule/blocks.hpp"
 #include "planner/schedule/early_encoding.hpp"
+#include "planner/schedule/extra_work.hpp"
 #include "planner/schedule/late_order.hpp"
 #include "planner/schedule/overlap_linear.hpp"
 #include "planner/schedule/overlap_receives.hpp"
@@ -139,6 +140,11 @@ constexpr Pass kPasses[] = {
      .precedes = kMemory,
      .applies = [](const Overlap& o) { return o.order.queues > 1; },
      .run = [](PlanDraft& d) { spread_over_queues(d.plan, d.overlap.order.queues); }},
+    {.name = "work in bubbles",
+     .needs = kBlocks | kBlocking | kPositions,
+     .precedes = kMemory,
+     .applies = [](const Overlap& o) { return o.order.fill_bubbles; },
+     .run = [](PlanDraft& d) { fill_bubbles(d.plan); }},
     {.name = "memory",
      .needs = kBlocks | kBlocking | kPositions,
      .leaves = kMemory,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,6 +50,13 @@ struct Parameter {
   ValueId weight = {};                     // whole, or this rank's shard under ZeRO-3
   ValueId gradient = {};                   // accumulated over the step; this rank's shard under ZeRO-2 and 3
   ValueId encoded = {};                    // this rank's shard of the weight, where shards are gathered encoded
+  ValueId direction = {};                  // what the update follows instead of the gradient, under K-FAC
+};
+
+// One of the two factors of a linear layer's curvature: of its inputs, or of its output gradients.
+struct KfacFactor {
+  std::int64_t rows = 0;
+  ValueId sum, reduced, average, inverse;
 };
 
 class ClassBuilder {
@@ -251,6 +259,11 @@ class ClassBuilder {
   ValueId linear_backward(Role role, ValueId x, OutputGrad grads, LinearShape shape, ValueId onto = {});
   std::vector<Read> reads_of(OutputGrad grads) const;
   std::int64_t rows_of(OutputGrad grads, std::int64_t columns) const;
+  // K-FAC (kfac.cpp).
+  void add_curvature(Role role, ValueId x, OutputGrad grads, LinearShape shape);
+  void reduce_curvature(ParameterIndex index);
+  void precondition(ParameterIndex index, ValueId gradient);
+  void invert_curvature(ParameterIndex index);
 
   // Ends (ends.cpp).
   ValueId forward_input(std::int32_t chunk);
@@ -301,6 +314,7 @@ class ClassBuilder {
   std::map<std::pair<std::int32_t, Role>, ParameterIndex> by_role_;  // (layer, role)
   std::map<Role, std::int64_t> held_elements_;                       // the same in every layer
   std::map<Role, Spread> spreads_;
+  std::map<ParameterIndex, std::array<KfacFactor, 2>> kfac_;
   std::map<ParameterIndex, ValueId> gathered_;                          // ZeRO-3: whole copies in use right now
   std::map<ParameterIndex, ValueId> secondary_;                         // shares of them that backward gathers
   std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;     // first layer and count, by chunk
