@@ -105,6 +105,11 @@ void declare_step_flags(Flags& flags) {
               kLayout);
   flags.toggle("fp8-param-gather", "with --products fp8 and --zero 1: the weights of these products travel in fp8",
                kLayout);
+  flags.value(
+      "kfac-interval", "N|auto",
+      "K-FAC for linear layers: steps in which each of its factors is computed and inverted once; auto: as many "
+      "as bubbles take to hold that work (default: no K-FAC; 1 with --optimizer kfac)",
+      kLayout);
   flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
   flags.value(
       "schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),

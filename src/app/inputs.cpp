@@ -24,6 +24,7 @@
 #include "model/presets.hpp"
 #include "planner/partition/slice_choice.hpp"
 #include "planner/policy/megatron_options.hpp"
+#include "study/plan/bubble_use.hpp"
 
 namespace weft {
 namespace {
@@ -92,6 +93,15 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   }
   if (const auto groups = flags.integer("router-group-topk", 1, kMaxNumber)) model.experts->router_group_topk = *groups;
   if (const auto coeff = flags.number("aux-loss-coeff", 0, 1000)) model.experts->aux_loss_coeff = *coeff;
+}
+
+// weft run says it by its optimizer too.
+std::int64_t read_kfac_interval(const Flags& flags) {
+  const bool has_optimizer = flags.declares("optimizer");
+  const bool kfac = has_optimizer && flags.text("optimizer") == "kfac";
+  if (has_optimizer && flags.given("kfac-interval") && !kfac) fail("--kfac-interval: is of --optimizer kfac");
+  if (flags.text("kfac-interval") == "auto") return 1;
+  return flags.integer("kfac-interval", 1, kMaxNumber).value_or(kfac ? 1 : 0);
 }
 
 std::vector<std::int64_t> read_stage_layers(const Flags& flags) {
@@ -376,6 +386,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.compress_weights = compression.weights;
   read_products(flags, cluster, l);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
+  l.kfac_interval = read_kfac_interval(flags);
   l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
                : l.vpp > 1 ? PipelineSchedule::interleaved
                            : PipelineSchedule::one_f_one_b;
@@ -383,6 +394,10 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.mesh_order = read_mesh_order(flags);
   l.zero_secondary = read_zero_secondary(flags, cluster, l);
   validate(l, model, devices);
+  if (flags.text("kfac-interval") == "auto") {
+    const Profile profile = flags.declares("profile") ? read_profile(flags) : default_profile();
+    l.kfac_interval = kfac_interval_of_bubbles(model, cluster.spec(), l, profile);
+  }
   if (chooses_slices(flags)) {
     const Profile profile = flags.declares("profile") ? read_profile(flags) : default_profile();
     l.slice_tokens = choose_slices(model, cluster, l, profile);

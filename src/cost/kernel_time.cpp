@@ -66,6 +66,13 @@ double unfused_attention_seconds(const OpKey& key, const Device& device, const D
   return std::max(arithmetic, traffic) + streamed(passes * scores, device, reached);
 }
 
+// The time of an inversion by Cholesky over that of a product of the same size. It has half of the arithmetic (n^3 / 3
+// for the triangle, 2 n^3 / 3 for the inverse, against 2 n^3), most of which waits for what was computed before.
+// PipeFisher's repository (kazukiosawa/pipe-fisher, prof/*.csv) has the factors of a BERT layer at 71.7 and 49.1 ms
+// (Base, on P100 and V100) and 126.7 and 80.8 ms (Large). With products at nine tenths of 9.3 and 14 TFLOP/s these are
+// 4.8, 4.9, 3.6 and 3.4 products.
+constexpr double kInversionInProducts = 4;
+
 }  // namespace
 
 double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count,
@@ -117,7 +124,23 @@ double kernel_seconds(const OpKey& key, const Device& device, const DeviceProfil
     const double rate = matrix_peak(device, key.dtype) * reached.matrix_efficiency;
     seconds = std::max(seconds, executed_flops(key).value / rate);
   }
-  return seconds + static_cast<double>(kernel_count(key)) * static_cast<double>(reached.kernel_gap.value) * 1e-9;
+  const auto fp32_product = [&](std::int64_t rows, std::int64_t columns, std::int64_t inner) {
+    return product_seconds(rows, columns, inner, 1, ElementType::fp32, device, reached, ProductFormat::stored);
+  };
+  double share = 1;
+  if (key.kind == OpKind::curvature) {
+    share = 1 / static_cast<double>(key.dims[2]);
+    seconds = std::max(seconds, share * product_seconds(key.dims[0], key.dims[0], key.dims[1], 1, key.dtype, device,
+                                                        reached, ProductFormat::stored));
+  } else if (key.kind == OpKind::inverse) {
+    share = 1 / static_cast<double>(key.dims[1]);
+    seconds = std::max(seconds, share * kInversionInProducts * fp32_product(key.dims[0], key.dims[0], key.dims[0]));
+  } else if (key.kind == OpKind::precondition) {
+    seconds = std::max(seconds, fp32_product(key.dims[0], key.dims[1], key.dims[0]) +
+                                    fp32_product(key.dims[0], key.dims[1], key.dims[1]));
+  }
+  return seconds +
+         share * static_cast<double>(kernel_count(key)) * static_cast<double>(reached.kernel_gap.value) * 1e-9;
 }
 
 }  // namespace weft

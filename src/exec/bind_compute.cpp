@@ -1,11 +1,13 @@
 #include "exec/bind_compute.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "exec/bind_attention.hpp"
 #include "exec/bind_compression.hpp"
 #include "exec/bind_experts.hpp"
+#include "exec/bind_kfac.hpp"
 #include "exec/bind_linear.hpp"
 #include "exec/bind_low_rank.hpp"
 #include "exec/bind_node_compression.hpp"
@@ -14,6 +16,7 @@
 #include "exec/bind_zero_plus_plus.hpp"
 #include "exec/operands.hpp"
 #include "exec/row_ranges.hpp"
+#include "graph/kfac.hpp"
 #include "graph/operation_part.hpp"
 
 namespace weft {
@@ -72,6 +75,7 @@ BoundOperation ComputeBinder::bind(OpId id, MicroBatch micro_batch) const {
     }
     const ValueId sum = find_write(original, original.role == Role::kv_reduce    ? Operand::keys_values_grad
                                              : original.role == Role::grad_merge ? Operand::gradient
+                                             : original.role == Role::curvature  ? Operand::curvature
                                                                                  : Operand::weight_grad);
     const bool first = sum.valid() && view_.writes_first(sum, id, micro_batch);
     pieces.push_back(bind_whole(original, micro_batch, first));
@@ -103,6 +107,7 @@ BoundOperation ComputeBinder::bind_whole(const Operation& op, MicroBatch micro_b
     return bind_hop_merge(view_, parameters_, op, micro_batch, into);
   }
   if (op.role == Role::kv_reduce) return bind_kv_grad_sum(view_, op, micro_batch, into);
+  if (is_of_kfac(op)) return bind_kfac(view_, parameters_, settings_.kfac, op, micro_batch, into);
   switch (op.phase) {
     case Phase::forward:
     case Phase::recompute:
@@ -369,6 +374,12 @@ BoundOperation ComputeBinder::bind_update(const Operation& op) const {
   UpdatedParameter updated{parameters_.own_gradient(p), parameters_.own_weights(p), parameters_.own_moment(p, 0),
                            parameters_.own_moment(p, 1)};
   if (updated.weights.data.type != ElementType::fp32) updated.master = parameters_.own_master(p);
+  const ValueId direction = find_read(op, Operand::direction);  // of K-FAC; absent: AdamW or SGD follow the gradient
+  if (direction.valid() != (settings_.optimizer == Optimizer::kfac && has_curvature(p.role))) {
+    fail("'{}': the plan is made {} K-FAC, and --optimizer is {}", p.name(), direction.valid() ? "with" : "without",
+         name_of(settings_.optimizer));
+  }
+  if (direction.valid()) return bind_directed_update(p, updated, {view_.data(direction), p.elements});
   GradientClip clip;
   const ValueId norm = find_read(op, Operand::square_sum);  // absent: gradients are not clipped
   if (norm.valid()) clip = {{view_.data(norm), 1}, view_.plan().layout.clip_grad};
@@ -379,8 +390,29 @@ BoundOperation ComputeBinder::bind_update(const Operation& op) const {
     AdamSettings of_adam = settings_.adam;
     SgdSettings of_sgd = settings_.sgd;
     of_adam.learning_rate = of_sgd.learning_rate = rate;
-    if (settings_.optimizer == Optimizer::adam) return kernels.adam(of_adam, step + 1, clip, updated, finite);
-    kernels.sgd(of_sgd, step + 1, clip, updated, finite);
+    if (settings_.optimizer == Optimizer::sgd) return kernels.sgd(of_sgd, step + 1, clip, updated, finite);
+    kernels.adam(of_adam, step + 1, clip, updated, finite);
+  };
+  const auto read = [this, &p, &finite](Kernels&, std::int64_t step) {
+    if (!finite) throw RunFailed(fmt::format("the gradient of {} is not finite", p.name()));
+    if (training_.on_updated) training_.on_updated(step, p);
+  };
+  return {compute, read};
+}
+
+// The direction has its length already, so clipping does not change it.
+BoundOperation ComputeBinder::bind_directed_update(const ParameterState& p, UpdatedParameter updated,
+                                                   Vector direction) const {
+  bool& finite = training_.gradient_is_finite[&p - parameters_.all().data()];
+  const Vector gradient = std::exchange(updated.gradient, direction);
+  const auto compute = [this, &p, updated, gradient, &finite](Kernels& kernels, std::int64_t step) {
+    if (step == 0 && training_.on_first_gradient) training_.on_first_gradient(p, gradient);
+    const double peak = settings_.peak_learning_rate();
+    const SgdSettings following{
+        .learning_rate = peak > 0 ? settings_.kfac.learning_rate * learning_rate_at(settings_, step) / peak : 0,
+        .momentum = settings_.kfac.momentum,
+        .weight_decay = settings_.adam.weight_decay};
+    kernels.sgd(following, step + 1, {}, updated, finite);
   };
   const auto read = [this, &p, &finite](Kernels&, std::int64_t step) {
     if (!finite) throw RunFailed(fmt::format("the gradient of {} is not finite", p.name()));

@@ -55,6 +55,7 @@ class ComputeBinder {
   BoundOperation bind_weight_grad(const Operation& op, MicroBatch micro_batch, Into into) const;
   BoundOperation bind_once(const Operation& op) const;
   BoundOperation bind_update(const Operation& op) const;
+  BoundOperation bind_directed_update(const ParameterState& p, UpdatedParameter updated, Vector direction) const;
   struct DropoutPlace {
     DropoutSite site;
     double rate;

@@ -85,7 +85,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, MicroBatch micro_
 void TransferBinder::add_whole_values(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   for (const Origin& origin : op.origins) {
     const Operation& original = view_.original().op(origin.operation);
-    const bool of_gradients = original.phase == Phase::optimizer && original.role != Role::norm_reduce;
+    const bool of_gradients = original.phase == Phase::optimizer && original.role != Role::norm_reduce &&
+                              original.role != Role::curvature_reduce;
     const auto part = [&](ValueId value) {
       const std::int64_t elements = view_.original().value(value).elements();
       const Vector whole =

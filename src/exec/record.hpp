@@ -19,7 +19,7 @@ struct RunRecord {
   Transformer model;
   Layout layout;       // clip_grad among it
   std::string policy;  // for whoever reads the record; it decides no number
-  std::variant<AdamSettings, SgdSettings> optimizer;
+  OptimizerSettings optimizer;
   std::uint64_t seed = 0;
   LearningRateSchedule schedule;
   std::vector<double> learning_rates;      // of every step

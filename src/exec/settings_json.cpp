@@ -62,7 +62,17 @@ ordered_json dropout_to_json(const Transformer& model, const Layout& layout) {
       {"embedding", model.dropout.embedding}, {"attention", model.dropout.attention}, {"hidden", model.dropout.hidden}};
 }
 
-ordered_json optimizer_to_json(const std::variant<AdamSettings, SgdSettings>& optimizer) {
+ordered_json optimizer_to_json(const OptimizerSettings& optimizer) {
+  if (const auto* both = std::get_if<KfacWithAdam>(&optimizer)) {
+    ordered_json json = optimizer_to_json(both->adam);
+    json["name"] = "kfac";
+    json["kfac"] = {{"lr", both->kfac.learning_rate},
+                    {"momentum", both->kfac.momentum},
+                    {"decay", both->kfac.decay},
+                    {"damping", both->kfac.damping},
+                    {"interval", both->interval}};
+    return json;
+  }
   if (const auto* adam = std::get_if<AdamSettings>(&optimizer)) {
     return {{"name", "adam"},
             {"lr", adam->learning_rate},

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <variant>
 
-#include "exec/learning_rate.hpp"
+#include "exec/train_settings.hpp"
 #include "graph/layout.hpp"
-#include "kernels/kernels.hpp"
 #include "model/transformer.hpp"
 
 namespace weft {
@@ -15,7 +13,7 @@ namespace weft {
 nlohmann::ordered_json shape_to_json(const Transformer& model);
 // Null where it trains without.
 nlohmann::ordered_json dropout_to_json(const Transformer& model, const Layout& layout);
-nlohmann::ordered_json optimizer_to_json(const std::variant<AdamSettings, SgdSettings>& optimizer);
+nlohmann::ordered_json optimizer_to_json(const OptimizerSettings& optimizer);
 nlohmann::ordered_json schedule_to_json(const LearningRateSchedule& schedule);
 
 }  // namespace weft

@@ -150,6 +150,17 @@ class DeferredKernels : public Kernels {
            bool& finite) override {
     later([=, this, &finite] { inner_->sgd(settings, step, clip, parameter, finite); });
   }
+  void curvature(const Matrix& x, double scale, const Matrix& sum, Into into) override {
+    later([=, this] { inner_->curvature(x, scale, sum, into); });
+  }
+  void invert_curvature(const Matrix& curvature, double keep, double damping, const Matrix& average,
+                        const Matrix& inverse, bool& finite) override {
+    later([=, this, &finite] { inner_->invert_curvature(curvature, keep, damping, average, inverse, finite); });
+  }
+  void precondition(const LinearGradient& gradient, const Matrix& inputs, const Matrix& outputs,
+                    const LinearGradient& direction) override {
+    later([=, this] { inner_->precondition(gradient, inputs, outputs, direction); });
+  }
   void square_sum(std::span<const Vector> parts, const Vector& sum) override {
     later([=, this] { inner_->square_sum(parts, sum); });
   }

@@ -2,13 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <variant>
 
 #include "exec/learning_rate.hpp"
 #include "kernels/kernels.hpp"
 
 namespace weft {
 
-enum class Optimizer : std::uint8_t { adam, sgd };
+// kfac: K-FAC with momentum for the linear layers of the transformer, AdamW for all other parameters.
+enum class Optimizer : std::uint8_t { adam, sgd, kfac };
+inline std::string_view name_of(Optimizer optimizer) {
+  return optimizer == Optimizer::adam ? "adam" : optimizer == Optimizer::sgd ? "sgd" : "kfac";
+}
+
+// K-FAC with what trains the parameters that it leaves out, and Layout::kfac_interval.
+struct KfacWithAdam {
+  KfacSettings kfac;
+  AdamSettings adam;
+  std::int64_t interval = 1;
+};
+using OptimizerSettings = std::variant<AdamSettings, SgdSettings, KfacWithAdam>;
 
 struct TrainSettings {
   std::int64_t steps = 10;
@@ -16,10 +30,16 @@ struct TrainSettings {
   Optimizer optimizer = Optimizer::adam;
   AdamSettings adam;
   SgdSettings sgd;
+  KfacSettings kfac = {};
   LearningRateSchedule schedule;
 
   // What the schedule starts from.
-  double peak_learning_rate() const { return optimizer == Optimizer::adam ? adam.learning_rate : sgd.learning_rate; }
+  double peak_learning_rate() const { return optimizer == Optimizer::sgd ? sgd.learning_rate : adam.learning_rate; }
+  OptimizerSettings of_optimizer(std::int64_t kfac_interval) const {
+    if (optimizer == Optimizer::sgd) return sgd;
+    if (optimizer == Optimizer::kfac) return KfacWithAdam{kfac, adam, kfac_interval};
+    return adam;
+  }
 };
 
 struct ValidationLoss {

@@ -154,6 +154,8 @@ std::vector<std::size_t> checked_dims(OpKind kind) {
     case OpKind::norm:
     case OpKind::gather_rows:
     case OpKind::cross_entropy:
+    case OpKind::curvature:
+    case OpKind::precondition:
       return {0, 1};
     case OpKind::gate:
       return {0, 1, 2};
@@ -166,6 +168,7 @@ std::vector<std::size_t> checked_dims(OpKind kind) {
     case OpKind::elementwise:
     case OpKind::adam:
     case OpKind::square_sum:
+    case OpKind::inverse:
     case OpKind::transfer:
       return {0};
   }

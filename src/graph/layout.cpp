@@ -252,6 +252,22 @@ void validate_warm_up(const Layout& l) {
   }
 }
 
+void validate_kfac(const Layout& l, const Transformer& model) {
+  if (l.kfac_interval == 0) return;
+  require_positive("--kfac-interval", l.kfac_interval);
+  const auto refuse = [](const char* flag, std::int64_t value) {
+    fail("--optimizer kfac: is not for {} {}; K-FAC's factors are of whole linear layers and their gradients", flag,
+         value);
+  };
+  if (l.tp > 1) refuse("--tp", l.tp);
+  if (l.cp > 1) refuse("--cp", l.cp);
+  if (l.zero > 0) refuse("--zero", l.zero);
+  if (l.has_slices()) refuse("--slices", l.slices());
+  if (model.experts)
+    fail("--optimizer kfac: is for models without experts, and {} has {}", model.name, model.experts->count);
+  if (l.compress.is_on()) fail("--optimizer kfac: is not for --compress gradients={}", name_of(l.compress.format));
+}
+
 void validate_tensor_parallel(const Layout& l, const Transformer& model) {
   if (model.heads % l.tp != 0) fail("--tp {}: does not divide {}'s {} attention heads", l.tp, model.name, model.heads);
   if (model.kv_heads % l.tp != 0 && l.tp % model.kv_heads != 0) {
@@ -410,6 +426,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_shards(layout, model);
   validate_secondary_shards(layout, model);
   validate_compression(layout, model);
+  validate_kfac(layout, model);
   validate_tensor_parallel(layout, model);
   validate_batches(layout, model);
   validate_layer_group(layout, model);

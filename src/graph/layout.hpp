@@ -88,6 +88,9 @@ struct Layout {
   ProductFormat products = ProductFormat::stored;  // what the operands of layers' products are rounded to
   bool fp8_param_gather = false;                   // ZeRO 1 gathers the weights of such products in fp8
   double clip_grad = 0;                            // global-norm limit; 0: no clipping
+  // K-FAC preconditions the gradients of linear layers (graph/kfac.hpp). Each of its factors is computed and inverted
+  // once in so many steps. 0: no K-FAC.
+  std::int64_t kfac_interval = 0;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   // Forwards of the first stage of 1F1B before its first backward; those of the stages behind it fall evenly to one on
   // the last. More than there are stages hide messages, fewer hold fewer activations. 0: as many as stages.

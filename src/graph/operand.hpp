@@ -42,7 +42,13 @@ enum class Operand : std::uint8_t {
   compression_error,  // what encodings have taken away and the next one adds
   basis,              // of PowerSGD: the right factors that the next step begins with
   left_factor,        // of PowerSGD: of the sum over ranks, with orthonormal columns
-  payload             // what a transfer carries, before and after
+  curvature,          // of K-FAC: the sum of outer products of a step
+  factor,             // its moving average over steps
+  inverse,            // of the damped factor
+  input_inverse,      // the inverses of a linear layer's two factors
+  output_inverse,
+  direction,  // the preconditioned gradient, which the update then follows
+  payload     // what a transfer carries, before and after
 };
 inline constexpr int kOperands = static_cast<int>(Operand::payload) + 1;
 std::string_view name_of(Operand operand);

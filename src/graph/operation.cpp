@@ -19,15 +19,17 @@ std::string_view name_of(Role role) {
       "head loss embedding_reduce attention_gather attention_reduce ffn_gather ffn_reduce kv_gather kv_reduce "
       "expert_dispatch expert_combine expert_gather expert_reduce head_gather head_reduce loss_reduce stage_input "
       "stage_output stage_gather grad_reduce shard_reduce replica_reduce tied_reduce param_gather norm_reduce "
-      "grad_exchange grad_gather node_reduce node_gather grad_encode grad_merge grad_decode grad_norm update "
+      "grad_exchange grad_gather node_reduce node_gather curvature_reduce grad_encode grad_merge grad_decode grad_norm "
+      "curvature inversion "
+      "precondition update "
       "param_encode param_decode param_keep");
   return enum_name(kNames, role);
 }
 
 std::string_view name_of(OpKind kind) {
-  static constexpr std::string_view kNames[] = {"gemm",          "attention", "norm",    "elementwise", "gather_rows",
-                                                "cross_entropy", "gate",      "adam",    "square_sum",  "encode",
-                                                "decode",        "low_rank",  "transfer"};
+  static constexpr std::string_view kNames[] = {
+      "gemm",       "attention", "norm",   "elementwise", "gather_rows", "cross_entropy", "gate",         "adam",
+      "square_sum", "encode",    "decode", "low_rank",    "curvature",   "inverse",       "precondition", "transfer"};
   return enum_name(kNames, kind);
 }
 
@@ -70,7 +72,7 @@ bool rounds_operands(Role role) {
 }
 
 std::size_t dimensions_of(OpKind kind) {
-  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 3, 4, 5, 0};
+  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 3, 4, 5, 3, 2, 2, 0};
   return kDimensions[static_cast<std::size_t>(kind)];
 }
 
@@ -161,6 +163,13 @@ double memory_traffic(const OpKey& key) {
     case OpKind::low_rank:  // reads gradients and errors, and writes both when their sum is known
       return size * ((key.dims[4] == static_cast<std::int64_t>(LowRankStep::product) ? 4 : 2) * dim(key, 0) +
                      dim(key, 2) + dim(key, 3));
+    // Factors are in fp32. Those that a step does not compute cost nothing there, so this is the mean over steps.
+    case OpKind::curvature:
+      return (size * dim(key, 0) * dim(key, 1) + 8 * dim(key, 0) * dim(key, 0)) / dim(key, 2);
+    case OpKind::inverse:  // reads the sum and the average, writes the average and the inverse
+      return 16 * dim(key, 0) * dim(key, 0) / dim(key, 1);
+    case OpKind::precondition:  // two products and the division by the length
+      return 4 * (dim(key, 0) * dim(key, 0) + dim(key, 1) * dim(key, 1) + 7 * dim(key, 0) * dim(key, 1));
     case OpKind::transfer:
       return 0;
   }

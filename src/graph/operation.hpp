@@ -82,11 +82,16 @@ enum class Role : std::uint8_t {
   grad_gather,    // of encoded sums
   node_reduce,    // inside a node, of gradients that are encoded between nodes only
   node_gather,    // inside a node, of what came from the others
+  curvature_reduce,
   // once a step
   grad_encode,  // of gradients or of their sums, with what earlier encodings took away
   grad_merge,   // decodes the summands of a shard and adds them up
   grad_decode,
   grad_norm,
+  // K-FAC (graph/build/kfac.cpp)
+  curvature,     // in every micro-batch: of a linear layer's inputs (part 0) or of its output gradients (part 1)
+  inversion,     // of their moving average, likewise
+  precondition,  // of a linear layer's gradient, by both inverses
   update,
   // ZeRO 3, in every micro-batch
   param_encode,  // once a step, of the shard that the update leaves
@@ -110,6 +115,9 @@ enum class OpKind : std::uint8_t {
   encode,         // dims: elements, compression format, shards that are encoded apart
   decode,         // dims: elements, compression format, encoded shards side by side, summands of each element
   low_rank,       // dims: elements, rank, elements of left factors, of right factors, LowRankStep
+  curvature,      // dims: columns, rows, steps of which one computes it
+  inverse,        // dims: rows, steps of which one computes it
+  precondition,   // dims: outputs, inputs
   transfer        // a collective or a message
 };
 std::string_view name_of(OpKind kind);

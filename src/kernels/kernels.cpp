@@ -1,5 +1,7 @@
 #include "kernels/kernels.hpp"
 
+#include <utility>
+
 #include "kernels/accelerator_module.hpp"
 #include "kernels/checks.hpp"
 #include "kernels/kernel_module.hpp"
@@ -216,6 +218,32 @@ class CheckedKernels final : public Kernels {
     check_update(step, clip, parameter);
     if (settings.momentum != 0) check_size(parameter.first_moment, parameter.weights.size);
     backend().sgd(settings, step, clip, parameter, finite);
+  }
+
+  void curvature(const Matrix& x, double scale, const Matrix& sum, Into into) override {
+    check_shape(x, x.rows, sum.columns);
+    check_shape(sum, x.columns, x.columns);
+    backend().curvature(x, scale, sum, into);
+  }
+
+  void invert_curvature(const Matrix& curvature, double keep, double damping, const Matrix& average,
+                        const Matrix& inverse, bool& finite) override {
+    check_shape(curvature, inverse.rows, inverse.rows);
+    check_shape(average, inverse.rows, inverse.rows);
+    check_shape(inverse, curvature.rows, curvature.rows);
+    backend().invert_curvature(curvature, keep, damping, average, inverse, finite);
+  }
+
+  void precondition(const LinearGradient& gradient, const Matrix& inputs, const Matrix& outputs,
+                    const LinearGradient& direction) override {
+    const auto [rows, columns] = std::pair{gradient.weight.rows, gradient.weight.columns};
+    check_shape(direction.weight, rows, columns);
+    check_optional(gradient.bias, rows);
+    check_optional(direction.bias, rows);
+    WEFT_CHECK(gradient.bias.empty() == direction.bias.empty());
+    if (!inputs.empty()) check_shape(inputs, columns, columns);
+    if (!outputs.empty()) check_shape(outputs, rows, rows);
+    backend().precondition(gradient, inputs, outputs, direction);
   }
 
   void square_sum(std::span<const Vector> parts, const Vector& sum) override {

@@ -19,6 +19,13 @@
 
 namespace weft {
 
+// The gradient of a linear layer, or what is made of it.
+struct LinearGradient {
+  Matrix weight;
+  Vector bias;  // empty: the layer has none
+};
+inline constexpr const char* kNoCurvature = "--optimizer kfac: there are kernels for processors only";
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -129,6 +136,22 @@ class Kernels {
                     const UpdatedParameter& parameter, bool& finite) = 0;
   virtual void sgd(const SgdSettings& settings, std::int64_t step, const GradientClip& clip,
                    const UpdatedParameter& parameter, bool& finite) = 0;
+
+  // K-FAC (Martens and Grosse 2015), for backends that have it.
+  // sum = scale x^T x
+  virtual void curvature(const Matrix&, double, const Matrix&, Into) { throw Error(kNoCurvature); }
+  // average = keep average + (1 - keep) curvature, then inverse = (average + damping mean(diagonal) I)^-1. With keep =
+  // 0 nothing is read of the average. `finite` becomes false where there is no such inverse.
+  virtual void invert_curvature(const Matrix& /*curvature*/, double /*keep*/, double /*damping*/,
+                                const Matrix& /*average*/, const Matrix& /*inverse*/, bool& /*finite*/) {
+    throw Error(kNoCurvature);
+  }
+  // direction = P / sqrt(<P, gradient>) with P = outputs gradient inputs for the weights and outputs gradient for the
+  // bias; the product in the root is over both. Empty inverses stand for the identity.
+  virtual void precondition(const LinearGradient& /*gradient*/, const Matrix& /*inputs*/, const Matrix& /*outputs*/,
+                            const LinearGradient& /*direction*/) {
+    throw Error(kNoCurvature);
+  }
 
   // The sum of the squares of all elements, taken in double precision and written to the one element of `sum`.
   virtual void square_sum(std::span<const Vector> parts, const Vector& sum) = 0;

@@ -28,6 +28,7 @@ struct OrderChoice {
   bool urgent_first = false;
   bool hold_back = true;         // with it: stages behind the first reduce when their backward has ended
   bool reduce_in_gaps = false;   // reductions run between all-to-alls (schedule/reductions_in_gaps.hpp)
+  bool fill_bubbles = false;     // what may wait runs while compute waits (schedule/extra_work.hpp)
   LayerOrder by_layers = {};     // without pairs
   PipelineChoice pipeline = {};  // without pairs
   int queues = 1;                // on which transfers beside compute take turns (schedule/spread_queues.hpp)

@@ -3,6 +3,7 @@
 #include "plan/memory/place.hpp"
 #include "planner/schedule/blocks.hpp"
 #include "planner/schedule/early_encoding.hpp"
+#include "planner/schedule/extra_work.hpp"
 #include "planner/schedule/late_order.hpp"
 #include "planner/schedule/movers.hpp"
 #include "planner/schedule/overlap_linear.hpp"
@@ -145,6 +146,10 @@ constexpr Pass kPasses[] = {
      .precedes = kMemory,
      .applies = [](const Overlap& o) { return o.movers != MoverChoice{}; },
      .run = [](PlanDraft& d) { choose_movers(d.plan, *d.cost, d.overlap.movers); }},
+    {.name = "work in bubbles",
+     .needs = kBlocks | kBlocking | kPositions,
+     .applies = [](const Overlap& o) { return o.order.fill_bubbles; },
+     .run = [](PlanDraft& d) { fill_bubbles(d.plan); }},
     {.name = "memory",
      .needs = kBlocks | kBlocking | kPositions,
      .leaves = kMemory,

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import reference_experts
 from reference_dropout import Dropout
+from reference_kfac import WITH_CURVATURE, Kfac
 
 EPSILON = 1e-5
 ROTARY_BASE = 10000.0
@@ -21,6 +22,7 @@ class Model:
     def __init__(self, shape, tensors, dtype, groups=None, device="cpu"):
         """`groups`: the tokens that a gate sees at a time (reference_experts.gate_groups); only experts ask for them."""
         self.shape, self.groups = shape, groups
+        self.watch = lambda name, x, y: None  # of every linear layer; K-FAC wants to know
         self.weights = {name: torch.tensor(array, dtype=dtype, device=device, requires_grad=True)
                         for name, array in tensors.items()}
         if unknown := self.weights.keys() ^ self._names():
@@ -65,7 +67,9 @@ class Model:
 
     def _linear(self, x, name):
         bias = self.weights[name + ".bias"] if self._has_bias(name) else None
-        return F.linear(x, self.weights[name + ".weight"], bias)
+        y = F.linear(x, self.weights[name + ".weight"], bias)
+        self.watch(name, x, y)
+        return y
 
     def _has_bias(self, name):
         if name.endswith((".q_norm", ".k_norm", ".query_norm", ".kv_norm")):
@@ -164,14 +168,21 @@ class Model:
         return entropy, entropy + balance
 
 
-def make_optimizer(settings, weights):
+def make_optimizer(settings, model, masters):
+    if settings["name"] == "kfac":
+        names = {name.removesuffix(".weight") for name in masters
+                 if name.startswith("layers.") and name.endswith(".weight") and name.split(".")[2] in WITH_CURVATURE}
+        optimizer = Kfac(settings, masters, sorted(names))
+        model.watch = optimizer.watch
+        return optimizer
+    weights = list(masters.values())
     if settings["name"] == "adam":
         return torch.optim.AdamW(weights, lr=settings["lr"], betas=tuple(settings["betas"]), eps=settings["eps"],
                                  weight_decay=settings["weight_decay"])
     if settings["name"] == "sgd":
         return torch.optim.SGD(weights, lr=settings["lr"], momentum=settings["momentum"],
                                weight_decay=settings["weight_decay"])
-    raise KeyError(f"optimizer {settings['name']}: is neither adam nor sgd")
+    raise KeyError(f"optimizer {settings['name']}: is not adam, sgd or kfac")
 
 
 def learning_rate(run, step):
@@ -231,7 +242,7 @@ def train(record, dtype=torch.float32, device="cpu"):
     model = Model(run["model"], record.initial, dtype, groups, device)
     update = MasterWeights(model, record.initial)
     weights = list(update.masters.values())
-    optimizer = make_optimizer(run["optimizer"], weights)
+    optimizer = make_optimizer(run["optimizer"], model, update.masters)
     batches = torch.tensor(record.batches, device=device)
     losses, gradients, validation = [], {}, {}
     validated = {entry["step"] for entry in run.get("validation", [])}

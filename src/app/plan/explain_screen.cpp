@@ -10,6 +10,7 @@
 #include "app/plan/plan_text_report.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
+#include "study/plan/bubble_use.hpp"
 
 namespace weft {
 namespace {
@@ -109,6 +110,13 @@ class ExplanationScreen {
       const auto name = [&](auto at) { return policy_.timeline.ranks[at - ranks.begin()].name; };
       text += fmt::format(" {} computes longest ({}), {} shortest ({}).", name(most), time(busy(*most)), name(least),
                           time(busy(*least)));
+    }
+    if (const std::optional<BubbleUse> use = bubble_use(policy_)) {
+      text += fmt::format(
+          " {} of K-FAC's curvature and inversions fill such time: a device computes {} of the step, {} "
+          "without them.",
+          time(use->extra_s), percent(use->compute_s, use->step_s),
+          percent(use->compute_s - use->extra_s, use->step_s));
     }
     return wrapped(0, 2, text);
   }

@@ -8,6 +8,7 @@
 #include "io/layout_json.hpp"
 #include "model/counts.hpp"
 #include "plan/late.hpp"
+#include "study/plan/bubble_use.hpp"
 
 namespace weft {
 namespace {
@@ -96,6 +97,10 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
                     {"weight_gradients", late.weight_grads},
                     {"of_weight_gradients", late.all_weight_grads},
                     {"held_bytes", late.held.value}};
+  }
+  if (const std::optional<BubbleUse> use = bubble_use(p)) {
+    json["bubble_use"] = {
+        {"extra_s", use->extra_s}, {"utilisation_without", use->share_without()}, {"utilisation", use->share()}};
   }
   json["memory_peak_bytes"] = p.memory_peak.value;
   json["fits"] = p.fits;

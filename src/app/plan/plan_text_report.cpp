@@ -10,6 +10,7 @@
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "plan/late.hpp"
+#include "study/plan/bubble_use.hpp"
 
 namespace weft {
 namespace {
@@ -181,6 +182,7 @@ std::string study_heading(const PlanStudy& study, bool links) {
   text += fmt::format("  |  zero {}", l.zero);
   if (l.has_shard_groups()) text += fmt::format(" in {} shards", l.shards());
   if (l.zero_secondary > 0) text += fmt::format(" with secondary shards over {}", l.zero_secondary);
+  if (l.kfac_interval > 0) text += fmt::format("  K-FAC every {} steps", l.kfac_interval);
   if (l.compress.is_on()) text += fmt::format("  gradients as {}", name_of(l.compress));
   if (l.encodes_weights()) text += fmt::format("  weights as {}", name_of(l.compress_weights));
   text += fmt::format("  {}", name_of(l.precision));
@@ -229,6 +231,15 @@ std::string late_line(const PolicyStudy& study) {
       study.policy, late.weight_grads, late.all_weight_grads, format_bytes(late.held));
 }
 
+std::string bubble_use_line(const PolicyStudy& study) {
+  const std::optional<BubbleUse> use = bubble_use(study);
+  if (!use) return "";
+  return fmt::format(
+      "Work in bubbles of {}: {} a step of K-FAC's curvature and inversions; a device computes {} of the step without "
+      "them and {} with them\n",
+      study.policy, time(use->extra_s), percent(use->share_without()), percent(use->share()));
+}
+
 std::string pipeline_line(const PolicyStudy& study) {
   const PipelineChoice& choice = study.pipeline;
   if (choice.named) return fmt::format("Pipeline of {}: {}\n", study.policy, name_of(*choice.named));
@@ -245,7 +256,7 @@ std::string plan_text_report(const PlanStudy& study, std::size_t columns) {
   if (study.bound_in_turn_s > study.bound_s) {
     text += fmt::format("  {} where a micro-batch ends before the next begins\n", time(study.bound_in_turn_s));
   }
-  text += layer_order_line(best) + late_line(best) + pipeline_line(best) + critical_line(best);
+  text += layer_order_line(best) + late_line(best) + bubble_use_line(best) + pipeline_line(best) + critical_line(best);
   text += throughput_lines(best);
   text += memory_table(best, columns) + memory_notes(study, best);
   if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);

@@ -40,18 +40,32 @@ LearningRateSchedule read_schedule(const Flags& flags, std::int64_t steps, doubl
   return schedule;
 }
 
+void read_kfac(const Flags& flags, TrainSettings& settings) {
+  for (const char* flag : {"kfac-lr", "kfac-decay", "kfac-damping"}) {
+    if (flags.given(flag) && settings.optimizer != Optimizer::kfac) fail("--{}: is of --optimizer kfac", flag);
+  }
+  KfacSettings& kfac = settings.kfac;
+  kfac.learning_rate = flags.number("kfac-lr", 0, 1e38).value_or(kfac.learning_rate);
+  kfac.momentum = flags.number("momentum", 0, 1).value_or(kfac.momentum);
+  kfac.decay = flags.number("kfac-decay", 0, 1).value_or(kfac.decay);
+  kfac.damping = flags.number("kfac-damping", 0, 1e9).value_or(kfac.damping);
+}
+
 TrainSettings read_settings(const Flags& flags) {
   TrainSettings settings;
   settings.steps = flags.integer("steps", 1, kMaxNumber).value_or(settings.steps);
   settings.seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
-  settings.optimizer = static_cast<Optimizer>(flags.one_of("optimizer", {"adam", "sgd"}).value_or(0));
+  settings.optimizer = static_cast<Optimizer>(flags.one_of("optimizer", {"adam", "sgd", "kfac"}).value_or(0));
   const double rate = flags.number("lr", 0, 1e38).value_or(settings.adam.learning_rate);
   const double decay = flags.number("weight-decay", 0, 1e9).value_or(0);
   settings.adam.learning_rate = settings.sgd.learning_rate = rate;
   settings.adam.weight_decay = settings.sgd.weight_decay = decay;
   settings.sgd.momentum = flags.number("momentum", 0, 1).value_or(0);
   settings.schedule = read_schedule(flags, settings.steps, rate);
-  if (flags.given("momentum") && settings.optimizer != Optimizer::sgd) fail("--momentum: is of --optimizer sgd");
+  if (flags.given("momentum") && settings.optimizer == Optimizer::adam) {
+    fail("--momentum: is of --optimizer sgd and kfac");
+  }
+  read_kfac(flags, settings);
   return settings;
 }
 
@@ -78,6 +92,11 @@ void read_plans(const Flags& flags, RunOptions& options) {
     options.plans.push_back(whole);
   }
   const Plan& plan = options.plans.front()->plan();
+  const bool with_kfac = plan.layout.kfac_interval > 0;
+  if (with_kfac != (flags.text("optimizer") == "kfac")) {
+    fail("{}: is a plan {} K-FAC; give {}--optimizer kfac", flags.texts().front(), with_kfac ? "with" : "without",
+         with_kfac ? "" : "another than ");
+  }
   options.inputs = {plan.model, plan.cluster, plan.layout, {}};
 }
 
@@ -113,6 +132,7 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
 void read_graphs(const Flags& flags, RunOptions& options) {
   const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
   if (flags.given("graphs") && !on_gpus) fail("--graphs: is of --device cuda");
+  if (on_gpus && flags.text("optimizer") == "kfac") fail("{}", kNoCurvature);
   options.graphs = static_cast<GraphWish>(flags.one_of("graphs", {"auto", "on", "off"}).value_or(0));
 }
 
@@ -257,14 +277,20 @@ void declare_run_flags(Flags& flags) {
   flags.value("warm-up", "N", "first steps that do not count (default: 2)", kTraining);
   flags.value("data", "FILE", "text to train on, bytes as tokens (default: generated text)", kTraining);
   flags.value("seed", "N", "of weights and data order (default: 1)", kTraining);
-  flags.value("optimizer", "adam|sgd", "AdamW, or SGD (default: adam)", kTraining);
+  flags.value("optimizer", "adam|sgd|kfac",
+              "AdamW, SGD, or K-FAC for linear layers with AdamW for the rest (default: adam)", kTraining);
   flags.value("lr", "X", "learning rate (default: 0.001)", kTraining);
   flags.value("lr-warmup", "N", "steps in which the learning rate rises from 0 (default: 0)", kTraining);
   flags.value("lr-schedule", "constant|linear|cosine", "what it does then (default: constant)", kTraining);
   flags.value("lr-min", "X", "what linear and cosine fall to (default: 0)", kTraining);
   flags.value("lr-decay-steps", "N", "step, warm-up included, at which they are there (default: --steps)", kTraining);
   flags.value("weight-decay", "X", "default: 0", kTraining);
-  flags.value("momentum", "X", "of sgd (default: 0)", kTraining);
+  flags.value("momentum", "X", "of sgd (default: 0) and of kfac (default: 0.9)", kTraining);
+  flags.value("kfac-lr", "X", "length of a linear layer's step in the metric of its curvature (default: 0.003)",
+              kTraining);
+  flags.value("kfac-decay", "X", "what stays of the averaged curvature at every refresh (default: 0.95)", kTraining);
+  flags.value("kfac-damping", "X", "added to the curvature's diagonal, as a multiple of its mean (default: 0.03)",
+              kTraining);
   flags.value("eval-every", "N", "loss on held-out data after every N steps and the last (default: never)", kTraining);
   flags.value("eval-batches", "N", "global batches of it, always the same (default: 10)", kTraining);
   flags.value("eval-data", "FILE", "held-out text (default: the end of --data)", kTraining);

@@ -77,11 +77,11 @@ class Collector {
 };
 
 void add_optimizer(const TrainSettings& settings, Collector& to) {
-  const auto& [steps, seed, optimizer, adam, sgd, schedule] = settings;
+  const auto& [steps, seed, optimizer, adam, sgd, kfac, schedule] = settings;
   to.add("--steps", steps);
   to.add("--seed", seed);
-  to.add("--optimizer", optimizer == Optimizer::adam ? "adam" : "sgd");
-  if (optimizer == Optimizer::adam) {
+  to.add("--optimizer", name_of(optimizer));
+  if (optimizer != Optimizer::sgd) {
     const auto& [learning_rate, beta1, beta2, epsilon, weight_decay] = adam;
     to.add("--lr", learning_rate);
     to.add("--weight-decay", weight_decay);
@@ -92,6 +92,13 @@ void add_optimizer(const TrainSettings& settings, Collector& to) {
     to.add("--lr", learning_rate);
     to.add("--weight-decay", weight_decay);
     to.add("--momentum", momentum);
+  }
+  if (optimizer == Optimizer::kfac) {
+    const auto& [kfac_rate, kfac_momentum, decay, damping] = kfac;
+    to.add("--kfac-lr", kfac_rate);
+    to.add("--momentum", kfac_momentum);
+    to.add("--kfac-decay", decay);
+    to.add("--kfac-damping", damping);
   }
   const auto& [style, warmup, minimum, decay_steps] = schedule;
   to.add("--lr-schedule", name_of(style));

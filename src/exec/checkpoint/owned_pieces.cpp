@@ -53,7 +53,7 @@ bool is_tied_head(const ParameterState& p) {
 }
 
 std::vector<TensorKind> kinds_of(const TrainSettings& settings) {
-  if (settings.optimizer == Optimizer::adam) {
+  if (settings.optimizer != Optimizer::sgd) {
     return {TensorKind::weight, TensorKind::first_moment, TensorKind::second_moment};
   }
   if (settings.sgd.momentum != 0) return {TensorKind::weight, TensorKind::first_moment};

@@ -63,11 +63,9 @@ std::uint32_t checksum_of_text(std::span<const std::uint8_t> text) {
 
 std::string run_identity(const Transformer& model, const Layout& layout, const TrainSettings& settings,
                          const Corpus& corpus) {
-  std::variant<AdamSettings, SgdSettings> optimizer = settings.adam;
-  if (settings.optimizer == Optimizer::sgd) optimizer = settings.sgd;
   ordered_json identity = {
       {"model", shape_to_json(model)},
-      {"optimizer", optimizer_to_json(optimizer)},
+      {"optimizer", optimizer_to_json(settings.of_optimizer(layout.kfac_interval))},
       {"clip_grad", layout.clip_grad},
       {"seed", settings.seed},
       {"global_batch", layout.global_batch},

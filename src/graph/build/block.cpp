@@ -44,6 +44,7 @@ void ClassBuilder::linear_weight_grad(Role role, ValueId x, OutputGrad grads, Li
   reads.insert(reads.begin(), {Operand::input, x});
   weight_grad(by_role_.at({layer_, role}), gemm(Phase::weight_grad, shape.in, shape.out, rows_of(grads, shape.out)),
               std::move(reads));
+  add_curvature(role, x, grads, shape);
 }
 
 ValueId ClassBuilder::linear_backward(Role role, ValueId x, OutputGrad grads, LinearShape shape, ValueId onto) {

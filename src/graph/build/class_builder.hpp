@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -52,6 +53,13 @@ struct Parameter {
   ValueId encoded = {};                    // this rank's shard of the weight, where shards are gathered encoded
   // PowerSGD: what its later steps read, once the first one is there.
   ValueId whole_gradient = {}, error = {}, basis = {}, left_factor = {};
+  ValueId direction = {};                  // what the update follows instead of the gradient, under K-FAC
+};
+
+// One of the two factors of a linear layer's curvature: of its inputs, or of its output gradients.
+struct KfacFactor {
+  std::int64_t rows = 0;
+  ValueId sum, reduced, average, inverse;
 };
 
 class ClassBuilder {
@@ -261,6 +269,11 @@ class ClassBuilder {
   ValueId linear_backward(Role role, ValueId x, OutputGrad grads, LinearShape shape, ValueId onto = {});
   std::vector<Read> reads_of(OutputGrad grads) const;
   std::int64_t rows_of(OutputGrad grads, std::int64_t columns) const;
+  // K-FAC (kfac.cpp).
+  void add_curvature(Role role, ValueId x, OutputGrad grads, LinearShape shape);
+  void reduce_curvature(ParameterIndex index);
+  void precondition(ParameterIndex index, ValueId gradient);
+  void invert_curvature(ParameterIndex index);
 
   // Ends (ends.cpp).
   ValueId forward_input(std::int32_t chunk);
@@ -312,6 +325,7 @@ class ClassBuilder {
   std::map<Role, std::int64_t> held_elements_;                       // the same in every layer
   std::map<Role, FactorSizes> factor_sizes_;                         // likewise
   std::map<Role, Spread> spreads_;
+  std::map<ParameterIndex, std::array<KfacFactor, 2>> kfac_;
   std::map<ParameterIndex, ValueId> gathered_;                          // ZeRO-3: whole copies in use right now
   std::map<ParameterIndex, ValueId> secondary_;                         // shares of them that backward gathers
   std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;     // first layer and count, by chunk

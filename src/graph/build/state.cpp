@@ -202,6 +202,7 @@ void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId nor
   std::vector<Read> reads{{Operand::gradient, gradient}, {Operand::optimizer_state, state, 1}};
   if (!master) reads.push_back({Operand::weight, p.weight, 1});
   if (norm.valid()) reads.push_back({Operand::square_sum, norm});
+  if (p.direction.valid()) reads.push_back({Operand::direction, p.direction});
   const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
   const ValueId updated =
       gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter, zero_sharding(p.group, true)}) : p.weight;
@@ -230,11 +231,22 @@ void ClassBuilder::emit_updates() {
     }
   }
   const ValueId norm = layout_.clip_grad > 0 ? emit_norm(reduced) : ValueId{};
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    chunk_ = parameters_[i].chunk;
-    layer_ = parameters_[i].layer;
-    emit_update(parameters_[i], reduced[i], norm);
-  }
+  const auto for_parameters = [&](auto emit) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      chunk_ = parameters_[i].chunk;
+      layer_ = parameters_[i].layer;
+      emit(i);
+    }
+  };
+  const auto for_factors = [&](auto emit) {
+    for_parameters([&](std::size_t i) {
+      if (kfac_.contains(i)) emit(i);
+    });
+  };
+  for_factors([&](std::size_t i) { reduce_curvature(i); });
+  for_factors([&](std::size_t i) { precondition(i, reduced[i]); });
+  for_parameters([&](std::size_t i) { emit_update(parameters_[i], reduced[i], norm); });
+  for_factors([&](std::size_t i) { invert_curvature(i); });
   layer_ = -1;
 }
 

@@ -42,6 +42,12 @@ class ShapeRules {
         return decode();
       case OpKind::low_rank:
         return low_rank();
+      case OpKind::curvature:
+        return curvature();
+      case OpKind::inverse:
+        return inverse();
+      case OpKind::precondition:
+        return precondition();
       case OpKind::transfer:
         return;  // verify_transfers
     }
@@ -257,8 +263,39 @@ class ShapeRules {
     return found.valid() ? graph_.value(found).elements() : 0;
   }
 
+  // K-FAC. A factor has a row for every input, or output, of a linear layer.
+  void require_interval(std::int64_t steps) const {
+    if (steps < 1) reject(graph_, op_, "its key computes it once in {} steps", steps);
+  }
+  void curvature() const {
+    require_interval(dims_[2]);
+    if (op_.reads.size() != 1) reject(graph_, op_, "reads {} values; curvature is of one", op_.reads.size());
+    equal("elements read", graph_.value(op_.reads.front().value).elements(), product({dims_[0], dims_[1]}));
+    equal("elements written", written(Operand::curvature), product({dims_[0], dims_[0]}));
+  }
+  void inverse() const {
+    require_interval(dims_[1]);
+    const std::int64_t elements = product({dims_[0], dims_[0]});
+    equal("curvature read", read(Operand::curvature), elements);
+    equal("averages read", read(Operand::factor), elements);
+    equal("averages written", written(Operand::factor), elements);
+    equal("elements of the inverse", written(Operand::inverse), elements);
+  }
+  void precondition() const {
+    equal("elements of the outputs' inverse", read(Operand::output_inverse), product({dims_[0], dims_[0]}));
+    equal("elements of the inputs' inverse", read(Operand::input_inverse), product({dims_[1], dims_[1]}));
+    weights("gradients read", read(Operand::gradient), dims_[1], dims_[0], 1);
+    equal("elements of the direction", written(Operand::direction), read(Operand::gradient));
+  }
+
   void adam() const {
-    equal("gradients read", read(ValueKind::gradient), dims_[0]);
+    std::int64_t gradients = 0, directions = 0;
+    for (const Read& r : op_.reads) {
+      if (r.operand == Operand::gradient) gradients += graph_.value(r.value).elements();
+      if (r.operand == Operand::direction) directions += graph_.value(r.value).elements();
+    }
+    equal("gradients read", gradients, dims_[0]);
+    within("elements of directions", directions, 0, dims_[0]);
     for (const Write& write : op_.writes) equal("elements written", graph_.value(write.value).elements(), dims_[0]);
   }
 

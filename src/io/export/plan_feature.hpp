@@ -39,6 +39,7 @@ enum class Feature : std::uint8_t {
   gradient_compression,
   weight_compression,
   gradient_clipping,
+  kfac,
   dropout,
   recompute,
   attention_kernel,

@@ -74,6 +74,11 @@ class AtenKernels final : public KernelBackend {
             const UpdatedParameter& parameter, bool& finite) override;
   void sgd(const SgdSettings& settings, std::int64_t step, const GradientClip& clip, const UpdatedParameter& parameter,
            bool& finite) override;
+  void curvature(const Matrix& x, double scale, const Matrix& sum, Into into) override;
+  void invert_curvature(const Matrix& curvature, double keep, double damping, const Matrix& average,
+                        const Matrix& inverse, bool& finite) override;
+  void precondition(const LinearGradient& gradient, const Matrix& inputs, const Matrix& outputs,
+                    const LinearGradient& direction) override;
   void square_sum(std::span<const Vector> parts, const Vector& sum) override;
   void all_finite(const Vector& x, bool& finite) override;
 

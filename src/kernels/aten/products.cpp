@@ -35,4 +35,13 @@ void multiply(const Factor& a, const Factor& b, const Matrix& out, Into into, do
                 scale);
 }
 
+bool invert_symmetric(const Matrix& x) {
+  const c10::InferenceMode without_autograd;
+  at::Tensor values = tensor_of(x);
+  const auto [triangle, failed] = at::linalg_cholesky_ex(values);
+  if (failed.item<int>() != 0) return false;
+  values.copy_(at::cholesky_inverse(triangle));
+  return true;
+}
+
 }  // namespace weft::aten

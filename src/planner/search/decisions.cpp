@@ -47,6 +47,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   if (shards) values_[kUrgentFirst] = {1, 0};
   if (expert_parallel_ && shards) values_[kReduceInGaps] = {0, 1};
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
+  if (layout.kfac_interval > 0) values_[kFillBubbles] = {1, 0};
   if (layout.pp > 1) values_[kReceives] = {1, 0};
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
   values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
@@ -170,6 +171,7 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
     overlap.order.parts_in_turn = true;
     overlap.order.reduce_in_gaps = value(decisions, kReduceInGaps) != 0;
   }
+  overlap.order.fill_bubbles = value(decisions, kFillBubbles) != 0;
   overlap.weave.enabled = value(decisions, kWeave) != 0;
   overlap.order.pipeline = pipelines_[value(decisions, kPipeline)];
   overlap.weave.pairs =

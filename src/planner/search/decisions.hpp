@@ -47,6 +47,7 @@ class DecisionSpace {
     kPrefetch,
     kGradientBuffers,
     kReduceInGaps,
+    kFillBubbles,
     kWeaveVisits,
     kPipeline,  // the last: it has options only where the layout leaves the schedule to the search
     kDimensions

@@ -53,6 +53,9 @@ constexpr std::pair<Role, std::string_view> kComputeWords[] = {
     {Role::param_decode, "parameter dequantisation (qwZ)"},
     {Role::param_keep, "secondary parameter shard (hpZ)"},
     {Role::grad_norm, "gradient norm (clip_grad_norm)"},
+    {Role::curvature, "K-FAC curvature"},
+    {Role::inversion, "K-FAC inversion"},
+    {Role::precondition, "K-FAC preconditioning"},
     {Role::update, "optimizer step (Adam)"}};
 
 std::string_view compute_words(Role role) {
@@ -101,6 +104,8 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
       return fmt::format("layer-norm gradient {} (TP replicas)", collective);
     case Role::tied_reduce:
       return fmt::format("tied embedding gradient {}", collective);
+    case Role::curvature_reduce:
+      return fmt::format("K-FAC curvature {}", collective);
     case Role::norm_reduce:
       return fmt::format("gradient-norm {} (clip_grad_norm)", collective);
     case Role::attention_gather:

@@ -52,6 +52,7 @@ const std::vector<KeyRule>& rules() {
       {"clip-grad", ValueType::number},
       {"schedule", ValueType::choice, 0, schedule_names()},
       {"warm-up-depth", ValueType::integer},
+      {"kfac-interval", ValueType::integer},
       {"stage-layers", ValueType::list},
       {"slices", ValueType::list},
       {"mesh-order", ValueType::list},

@@ -340,11 +340,7 @@ void RunSession::write(const PolicyStudy& predicted, KeptTensors& kept, const Tr
   record.model = in.model;
   record.layout = in.layout;
   record.policy = predicted.policy;
-  if (options_.settings.optimizer == Optimizer::adam) {
-    record.optimizer = options_.settings.adam;
-  } else {
-    record.optimizer = options_.settings.sgd;
-  }
+  record.optimizer = options_.settings.of_optimizer(in.layout.kfac_interval);
   record.seed = options_.settings.seed;
   record.schedule = options_.settings.schedule;
   record.learning_rates = learning_rates(std::ssize(result.losses));
