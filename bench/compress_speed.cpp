@@ -2,6 +2,7 @@
 //
 //   build/release/bench/compress_speed               every format
 //   build/release/bench/compress_speed int8 64       one format, tensors of 64 MiB
+//   build/cuda/bench/compress_speed cuda [int8 [512]]     on a GPU, against a copy in its memory
 //
 // A speed of 1 means that as many floats are encoded in a second as memcpy copies. Every format is first checked: what
 // error feedback keeps and what is decoded add up to the values. Exit code 1 where int8 is below the goal.
@@ -18,6 +19,7 @@
 
 #include "base/error.hpp"
 #include "compress/compressor.hpp"
+#include "compress_speed_device.hpp"
 
 namespace weft {
 namespace {
@@ -107,7 +109,9 @@ class SpeedOfFormat {
   std::vector<std::byte> encoded_;
 };
 
-int run(const std::vector<std::string>& arguments) {
+int run(std::vector<std::string> arguments) {
+  const bool on_device = !arguments.empty() && arguments[0] == "cuda";
+  if (on_device) arguments.erase(arguments.begin());
   CompressionFormat only = CompressionFormat::none;  // all of them
   if (!arguments.empty()) {
     only = parse_compression_format(arguments[0]).value_or(CompressionFormat::none);
@@ -115,11 +119,20 @@ int run(const std::vector<std::string>& arguments) {
       fail("'{}': the first argument is one of {}", arguments[0], compression_format_names());
     }
   }
-  std::size_t mebibytes = 64;
+  std::size_t mebibytes = on_device ? 512 : 64;
   if (arguments.size() > 1) {
     mebibytes = std::strtoul(arguments[1].c_str(), nullptr, 10);
     if (mebibytes < 1 || mebibytes > 4096) fail("'{}': the second argument is 1 to 4096 MiB", arguments[1]);
   }
+  const bool of_int8 = only == CompressionFormat::none || only == CompressionFormat::int8;
+  const auto say_goal = [&](bool reached) {
+    if (of_int8) {
+      fmt::print("goal: int8 is encoded and decoded at {} of the copy's speed: {}\n", kGoal,
+                 reached ? "reached" : "missed");
+    }
+    return reached ? 0 : 1;
+  };
+  if (on_device) return say_goal(measure_device(only, mebibytes, kGoal));
   const std::vector<float> values = gradients_like(mebibytes * 1024 * 1024 / sizeof(float));
   fmt::print("{:16} {:>10} {:>8} {:>14} {:>8} {:>8}\n", "format", "copy GB/s", "encode", "with feedback", "decode",
              "reduce");
@@ -134,11 +147,7 @@ int run(const std::vector<std::string>& arguments) {
                speeds.encode_with_feedback, speeds.decode, speeds.reduce);
     if (format == CompressionFormat::int8) reached = speeds.encode >= kGoal && speeds.decode >= kGoal;
   }
-  if (only == CompressionFormat::none || only == CompressionFormat::int8) {
-    fmt::print("goal: int8 is encoded and decoded at {} of the copy's speed: {}\n", kGoal,
-               reached ? "reached" : "missed");
-  }
-  return reached ? 0 : 1;
+  return say_goal(reached);
 }
 
 }  // namespace

@@ -94,7 +94,8 @@ def main():
     for bucket in options.buckets.split(","):
         for mode, hook in itertools.product(options.modes.split(","), options.hooks.split(",")):
             trainer = Trainer(options, float(bucket), rank, hook)
-            times, loss = trainer.timed(mode, options.warm, options.steps)
+            # PowerSGD's hook begins with the third step.
+            times, loss = trainer.timed(mode, max(options.warm, 3) if hook == "powersgd" else options.warm, options.steps)
             runs.append({"bucket_mib": float(bucket), "mode": mode, "hook": hook, "steps_s": times, "loss": loss})
     if rank == 0:
         parameters = sum(parameter.numel() for parameter in trainer.net.parameters())

@@ -64,8 +64,8 @@ class Chain {
     std::vector<EncodedBytes> sent;
     for (std::int64_t r = 0; r < c.ranks; ++r) {
       sent.push_back(room_for(c, shard, shards));
-      encode_on_host(vector_of(gradients[r]), vector_of(errors_[r]), seed_of(c, step, r, false),
-                     shards_in(c, shard, shards, sent.back()));
+      encode_on_host(vector_of(gradients[r]), vector_of(errors_[r]), {seed_of(c, step, r, false)},
+                     shards_in(c, shard, shards, sent.back()), nullptr);
     }
     if (c.gathers_summands()) return sum_of(all_of(sent), c.elements);
     Floats whole;
@@ -77,13 +77,13 @@ class Chain {
         continue;
       }
       EncodedBytes encoded = room_for(c, shard, 1);
-      encode_on_host(vector_of(sum), vector_of(sum_errors_[r]), seed_of(c, step, r, true),
-                     shards_in(c, shard, 1, encoded));
+      encode_on_host(vector_of(sum), vector_of(sum_errors_[r]), {seed_of(c, step, r, true)},
+                     shards_in(c, shard, 1, encoded), nullptr);
       sums.insert(sums.end(), encoded.begin(), encoded.end());
     }
     if (c.zero == 1) return whole;
     whole.resize(static_cast<std::size_t>(c.elements));
-    decode_sum_on_host(shards_in(c, shard, c.ranks, sums), 1, vector_of(whole));
+    decode_sum_on_host(shards_in(c, shard, c.ranks, sums), 1, vector_of(whole), Into::overwrite);
     return whole;
   }
 
@@ -119,7 +119,8 @@ class Chain {
   Floats sum_of(EncodedBytes summands, std::size_t size) const {
     Floats sum(size);
     const std::int64_t shard = settings_.gathers_summands() ? settings_.elements : settings_.shard();
-    if (size > 0) decode_sum_on_host(shards_in(settings_, shard, 1, summands), settings_.ranks, vector_of(sum));
+    if (size > 0)
+      decode_sum_on_host(shards_in(settings_, shard, 1, summands), settings_.ranks, vector_of(sum), Into::overwrite);
     return sum;
   }
 

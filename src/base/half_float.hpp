@@ -1,4 +1,5 @@
-// 16-bit floats in software: one value each way, rounded to nearest even.
+// 16-bit floats in software: one value each way, rounded to nearest even. Constant expressions, so that kernels of a
+// device share them.
 #pragma once
 
 #include <bit>
@@ -6,19 +7,19 @@
 
 namespace weft {
 
-inline std::uint16_t bf16_from_float(float value) {
+constexpr std::uint16_t bf16_from_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);  // NaN stays NaN
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
 
-inline float float_from_bf16(std::uint16_t bits) {
+constexpr float float_from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 // Rounds by arithmetic: adding and subtracting a power of two of the right size makes the FPU drop the extra bits, to
 // nearest even, for subnormal results too.
-inline std::uint16_t f16_from_float(float value) {
+constexpr std::uint16_t f16_from_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
   const std::uint32_t magnitude = bits & 0x7fffffffU;
@@ -36,7 +37,7 @@ inline std::uint16_t f16_from_float(float value) {
   return static_cast<std::uint16_t>(sign | half);
 }
 
-inline float float_from_f16(std::uint16_t bits) {
+constexpr float float_from_f16(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
   const std::uint32_t magnitude = bits & 0x7fffU;
   if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | (magnitude << 13) | 0x7f800000U);

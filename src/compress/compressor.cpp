@@ -46,6 +46,23 @@ void Compressor::reduce_block(std::span<const std::byte> encoded, std::span<floa
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
 }
 
+void Compressor::encode_blocks(std::span<const float> values, const EncodedSlice& slice,
+                               std::span<std::byte> encoded) const {
+  for_each_block(*this, values.size(), slice.first_block,
+                 [&](std::int64_t block, auto begin, auto count, auto byte, auto bytes) {
+                   encode_block(values.subspan(begin, count), draw_of(slice, block), encoded.subspan(byte, bytes));
+                 });
+}
+
+void Compressor::encode_blocks_with_feedback(std::span<const float> values, std::span<float> errors,
+                                             const EncodedSlice& slice, std::span<std::byte> encoded) const {
+  for_each_block(*this, values.size(), slice.first_block,
+                 [&](std::int64_t block, auto begin, auto count, auto byte, auto bytes) {
+                   encode_block_with_feedback(values.subspan(begin, count), errors.subspan(begin, count),
+                                              draw_of(slice, block), encoded.subspan(byte, bytes));
+                 });
+}
+
 const Compressor& compressor_of(CompressionFormat format) {
   static const std::array<const Compressor*, kCompressionFormats> kCompressors{nullptr,
                                                                                &bf16_compressor(),
@@ -67,21 +84,13 @@ const Compressor& compressor_of(CompressionFormat format) {
 
 void encode(const Compressor& compressor, std::span<const float> values, const EncodedSlice& slice,
             std::span<std::byte> encoded) {
-  for_each_block(compressor, values.size(), slice.first_block,
-                 [&](std::int64_t block, auto begin, auto count, auto byte, auto bytes) {
-                   compressor.encode_block(values.subspan(begin, count), draw_of(slice, block),
-                                           encoded.subspan(byte, bytes));
-                 });
+  compressor.encode_blocks(values, slice, encoded);
 }
 
 void encode_with_feedback(const Compressor& compressor, std::span<const float> values, std::span<float> errors,
                           const EncodedSlice& slice, std::span<std::byte> encoded) {
   WEFT_CHECK(errors.size() == values.size());
-  for_each_block(compressor, values.size(), slice.first_block,
-                 [&](std::int64_t block, auto begin, auto count, auto byte, auto bytes) {
-                   compressor.encode_block_with_feedback(values.subspan(begin, count), errors.subspan(begin, count),
-                                                         draw_of(slice, block), encoded.subspan(byte, bytes));
-                 });
+  compressor.encode_blocks_with_feedback(values, errors, slice, encoded);
 }
 
 void decode(const Compressor& compressor, std::span<const std::byte> encoded, std::span<float> values) {

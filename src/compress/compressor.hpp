@@ -13,6 +13,13 @@ namespace weft {
 
 inline constexpr std::int64_t kMaxCompressionBlock = 4096;  // elements; two such blocks fit in a first-level cache
 
+// A slice of a tensor that begins at a whole block. Random numbers follow from the seed and from the number of the
+// block in its tensor, so slices together give what the whole gives.
+struct EncodedSlice {
+  std::uint64_t seed = 0;
+  std::int64_t first_block = 0;
+};
+
 class Compressor {
  public:
   virtual ~Compressor() = default;
@@ -29,17 +36,17 @@ class Compressor {
                                           std::span<std::byte> encoded) const;
   // Adds what decode_block() gives to `sums`.
   virtual void reduce_block(std::span<const std::byte> encoded, std::span<float> sums) const;
+
+  // All blocks of a slice, one after the other. A format overrides these where it is faster to look at several blocks
+  // at once; the bytes are the same.
+  virtual void encode_blocks(std::span<const float> values, const EncodedSlice& slice,
+                             std::span<std::byte> encoded) const;
+  virtual void encode_blocks_with_feedback(std::span<const float> values, std::span<float> errors,
+                                           const EncodedSlice& slice, std::span<std::byte> encoded) const;
 };
 
 // There is one for every format but `none`.
 const Compressor& compressor_of(CompressionFormat format);
-
-// A slice of a tensor that begins at a whole block. Random numbers follow from the seed and from the number of the
-// block in its tensor, so slices together give what the whole gives.
-struct EncodedSlice {
-  std::uint64_t seed = 0;
-  std::int64_t first_block = 0;
-};
 
 // `encoded` has the size that encoded_bytes() says.
 void encode(const Compressor& compressor, std::span<const float> values, const EncodedSlice& slice,

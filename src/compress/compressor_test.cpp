@@ -316,5 +316,40 @@ TEST(CompressionFormat, NamesAreReadBack) {
   EXPECT_EQ(compression_format_names().substr(0, 16), "bf16, fp16, int8");
 }
 
+// Formats may look at several blocks at once. Blocks of zeros, of numbers too small to divide by, and with a NaN lie
+// between others, and the last one is not full.
+TEST(Compressor, BlocksTogetherGiveWhatEachGivesByItself) {
+  Floats values = normal_numbers(11 * kScaledBlock + 77, 5);
+  const auto block = [&](std::int64_t number) {
+    return std::span(values).subspan(number * kScaledBlock, kScaledBlock);
+  };
+  std::ranges::fill(block(2), 0.0F);
+  for (float& value : block(5)) value *= 0x1p-120F;
+  block(8)[17] = std::numeric_limits<float>::quiet_NaN();
+  for (const CompressionFormat format : all_formats()) {
+    const Compressor& compressor = compressor_of(format);
+    const Floats errors_before = normal_numbers(values.size(), 6, 0.01F);
+    Floats errors = errors_before, errors_apart = errors_before;
+    std::vector<std::byte> together(encoded_bytes(format, std::ssize(values)).value), apart(together.size());
+    std::vector<std::byte> with_errors(together.size()), with_errors_apart(together.size());
+    encode(compressor, values, {3, 0}, together);
+    encode_with_feedback(compressor, values, errors, {3, 0}, with_errors);
+    const auto step = static_cast<std::size_t>(compressor.block());
+    for (std::size_t begin = 0; begin < values.size(); begin += step) {
+      const std::size_t size = std::min(step, values.size() - begin);
+      const auto byte = static_cast<std::size_t>(encoded_bytes(format, static_cast<std::int64_t>(begin)).value);
+      const std::span<const float> own = std::span<const float>(values).subspan(begin, size);
+      const std::uint64_t draw = mix_bits(3 ^ mix_bits(begin / step));
+      const auto bytes = static_cast<std::size_t>(compressor.block_bytes(static_cast<std::int64_t>(size)));
+      compressor.encode_block(own, draw, std::span(apart).subspan(byte, bytes));
+      compressor.encode_block_with_feedback(own, std::span(errors_apart).subspan(begin, size), draw,
+                                            std::span(with_errors_apart).subspan(byte, bytes));
+    }
+    EXPECT_EQ(together, apart) << name_of(format);
+    EXPECT_EQ(with_errors, with_errors_apart) << name_of(format);
+    EXPECT_EQ(std::memcmp(errors.data(), errors_apart.data(), errors.size() * sizeof(float)), 0) << name_of(format);
+  }
+}
+
 }  // namespace
 }  // namespace weft

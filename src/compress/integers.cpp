@@ -4,6 +4,7 @@
 
 #include "compress/block_scale.hpp"
 #include "compress/formats.hpp"
+#include "compress/nearest_bytes.hpp"
 
 namespace weft {
 namespace {
@@ -12,12 +13,9 @@ enum class Rounding : std::uint8_t { nearest, stochastic };
 
 using Codes = std::array<std::int8_t, kScaledBlock>;
 
-// Adding 1.5 * 2^23 leaves the nearest integer, ties to even, in the low bits of the sum, for magnitudes below 2^22.
-// The largest code stays the largest: the product with the inverse of the scale is off by less than a half.
-constexpr float kShift = 0x1.8p23F;
 void round_to_nearest(std::span<const float> values, float inverse, Codes& codes) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    codes[i] = static_cast<std::int8_t>(std::bit_cast<std::int32_t>(values[i] * inverse + kShift));
+    codes[i] = nearest_code(values[i], inverse);
   }
 }
 
@@ -30,23 +28,18 @@ BlockScale round_with_feedback(std::span<const float> values, std::span<float> e
   const BlockScale scale = block_scale({wanted.data(), values.size()}, static_cast<float>(largest));
   if (scale.inverse == 0) return scale;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const float shifted = wanted[i] * scale.inverse + kShift;
+    const float shifted = wanted[i] * scale.inverse + kNearestShift;
     codes[i] = static_cast<std::int8_t>(std::bit_cast<std::int32_t>(shifted));
-    errors[i] = wanted[i] - scale.scale * (shifted - kShift);
+    errors[i] = wanted[i] - scale.scale * (shifted - kNearestShift);
   }
   return scale;
 }
 
-// floor(x + u) with u uniform in [0, 1) is x on average.
 void round_at_random(std::span<const float> values, const BlockScale& scale, std::int32_t largest, std::uint64_t draw,
                      Codes& codes) {
-  const auto key = static_cast<std::uint32_t>(draw ^ (draw >> 32));
+  const std::uint32_t key = key_of_draw(draw);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const float x = values[i] * scale.inverse + unit_random(key, static_cast<std::uint32_t>(i));
-    const auto truncated = static_cast<std::int32_t>(x);
-    const std::int32_t code = truncated - (static_cast<float>(truncated) > x ? 1 : 0);
-    const std::int32_t above = code < -largest ? -largest : code;
-    codes[i] = static_cast<std::int8_t>(above > largest ? largest : above);
+    codes[i] = random_code(values[i], scale.inverse, largest, key, static_cast<std::uint32_t>(i));
   }
 }
 
@@ -83,6 +76,31 @@ class Int8 final : public Compressor {
     if (scale.inverse == 0) return Compressor::encode_block_with_feedback(values, errors, draw, encoded);
     put(scale, codes, values.size(), encoded);
   }
+  void encode_blocks(std::span<const float> values, const EncodedSlice& slice,
+                     std::span<std::byte> encoded) const override {
+    if (rounding_ != Rounding::nearest) return Compressor::encode_blocks(values, slice, encoded);
+    const std::size_t whole = in_whole_blocks(values.size());
+    nearest_bytes::encode_blocks(
+        nearest_bytes::Plain(values.data()), whole, kLargest, encoded.data(),
+        [&](std::size_t at, std::byte* to) { encode_block(values.subspan(at, kScaledBlock), 0, {to, kWholeBytes}); });
+    if (whole == values.size()) return;
+    encode_block(values.subspan(whole), 0, encoded.subspan(whole / kScaledBlock * kWholeBytes));
+  }
+  void encode_blocks_with_feedback(std::span<const float> values, std::span<float> errors, const EncodedSlice& slice,
+                                   std::span<std::byte> encoded) const override {
+    if (rounding_ != Rounding::nearest) {
+      return Compressor::encode_blocks_with_feedback(values, errors, slice, encoded);
+    }
+    const std::size_t whole = in_whole_blocks(values.size());
+    nearest_bytes::encode_blocks(nearest_bytes::WithErrors(values.data(), errors.data()), whole, kLargest,
+                                 encoded.data(), [&](std::size_t at, std::byte* to) {
+                                   encode_block_with_feedback(values.subspan(at, kScaledBlock),
+                                                              errors.subspan(at, kScaledBlock), 0, {to, kWholeBytes});
+                                 });
+    if (whole == values.size()) return;
+    encode_block_with_feedback(values.subspan(whole), errors.subspan(whole), 0,
+                               encoded.subspan(whole / kScaledBlock * kWholeBytes));
+  }
   void decode_block(std::span<const std::byte> encoded, std::span<float> values) const override {
     const float scale = get_float(encoded.data());
     const std::byte* const from = encoded.data() + sizeof(float);
@@ -95,11 +113,13 @@ class Int8 final : public Compressor {
   }
 
  private:
-  static constexpr std::int32_t kLargest = 127;
+  static constexpr std::int32_t kLargest = kLargestInt8;
   static void put(const BlockScale& scale, const Codes& codes, std::size_t size, std::span<std::byte> encoded) {
     put_float(scale.scale, encoded.data());
     std::memcpy(encoded.data() + sizeof(float), codes.data(), size);
   }
+  static constexpr std::size_t kWholeBytes = sizeof(float) + static_cast<std::size_t>(kScaledBlock);
+  static std::size_t in_whole_blocks(std::size_t elements) { return elements - elements % kScaledBlock; }
   static float code(std::byte byte) { return static_cast<float>(static_cast<std::int8_t>(byte)); }
   Rounding rounding_;
 };
@@ -136,7 +156,7 @@ class Int4 final : public Compressor {
   }
 
  private:
-  static constexpr std::int32_t kLargest = 7, kOffset = 8;
+  static constexpr std::int32_t kLargest = kLargestInt4, kOffset = kInt4Offset;
   static void put(const BlockScale& scale, const Codes& codes, std::size_t size, std::span<std::byte> encoded) {
     put_float(scale.scale, encoded.data());
     std::byte* const to = encoded.data() + sizeof(float);

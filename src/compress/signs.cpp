@@ -12,7 +12,7 @@ namespace {
 // finite.
 float mean_magnitude(std::span<const float> values) {
   constexpr std::size_t kLanes = 8;
-  if (std::isnan(block_scale(values, 1).scale)) return std::numeric_limits<float>::quiet_NaN();
+  if (std::isnan(block_scale(values, 1).scale)) return not_a_number();
   std::array<float, kLanes> lanes{};
   std::size_t i = 0;
   for (; i + kLanes <= values.size(); i += kLanes) {
@@ -61,15 +61,13 @@ class Ternary final : public Compressor {
   }
   void encode_block(std::span<const float> values, std::uint64_t draw, std::span<std::byte> encoded) const override {
     const BlockScale scale = block_scale(values, 1);
-    const auto key = static_cast<std::uint32_t>(draw ^ (draw >> 32));
+    const std::uint32_t key = key_of_draw(draw);
     put_float(scale.scale, encoded.data());
     std::byte* const to = encoded.data() + sizeof(float);
     for (std::size_t byte = 0; 4 * byte < values.size(); ++byte) {
       std::uint32_t bits = 0;
       for (std::size_t i = 4 * byte; i < values.size() && i < 4 * byte + 4; ++i) {
-        const bool kept = unit_random(key, static_cast<std::uint32_t>(i)) < std::abs(values[i]) * scale.inverse;
-        const std::uint32_t code = !kept ? 0U : values[i] > 0 ? 1U : 2U;
-        bits |= code << (2 * (i % 4));
+        bits |= ternary_code(values[i], scale.inverse, key, static_cast<std::uint32_t>(i)) << (2 * (i % 4));
       }
       to[byte] = static_cast<std::byte>(bits);
     }

@@ -5,18 +5,14 @@
 #include <cstring>
 
 #include "base/mix.hpp"
+#include "compress/element_codes.hpp"
 #include "compress/formats.hpp"
 
 namespace weft {
 namespace {
 
-constexpr std::int64_t kSparseBlock = kMaxCompressionBlock;
-constexpr std::int64_t kOneOf = 100;
-constexpr std::int64_t kMaxKept = (kSparseBlock + kOneOf - 1) / kOneOf;
-
-constexpr std::int64_t kept_of(std::int64_t elements) {
-  return (elements + kOneOf - 1) / kOneOf;
-}
+static_assert(kSparseBlock <= kMaxCompressionBlock);
+constexpr std::int64_t kMaxKept = kept_of(kSparseBlock);
 
 class Sparse : public Compressor {
  public:

@@ -1,8 +1,8 @@
 #include "exec/bind_compression.hpp"
 
-#include "base/error.hpp"
+#include <memory>
+
 #include "base/mix.hpp"
-#include "kernels/encode_on_host.hpp"
 
 namespace weft {
 namespace {
@@ -22,7 +22,6 @@ bool is_of_compression(const Operation& op) {
 
 BoundOperation bind_compression(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
                                 CompressionErrors& errors, const Operation& op) {
-  if (view.memory().is_of_device()) fail("'{}': --compress has no kernels for GPUs yet", describe(op));
   const ParameterState& p = parameters.of(op.layer, op.subject);
   const std::int64_t position = view.position_in(p.group), shards = op.key.dims[2];
   const bool of_shard = op.key.dims[0] < p.elements;
@@ -36,22 +35,22 @@ BoundOperation bind_compression(const RankView& view, const ParameterStates& par
                               .shards = shards,
                               .bytes = {view.data(bytes), view.original().value(bytes).elements()}};
   if (!encodes) {
-    return [encoded, summands = op.key.dims[3], sum = gradient(write_of(op, Operand::gradient))](Kernels& kernels,
-                                                                                                 std::int64_t) {
-      kernels.synchronize();
-      decode_sum_on_host(encoded, summands, sum);
-    };
+    return [encoded, summands = op.key.dims[3], sum = gradient(write_of(op, Operand::gradient))](
+               Kernels& kernels, std::int64_t) { kernels.decode_sum(encoded, summands, sum); };
   }
   const Vector values = gradient(read_of(op, Operand::gradient));
   const Vector held{view.data(read_of(op, Operand::compression_error)), values.size};
-  CompressionErrors* const noted = encodes_sum(op) ? nullptr : &errors;
-  return [encoded, values, held, noted, draw = mix_bits(seed) ^ place_of(op, position)](Kernels& kernels,
-                                                                                        std::int64_t step) {
-    kernels.synchronize();
-    const EncodedSquares squares =
-        encode_on_host(values, held, mix_bits(draw + static_cast<std::uint64_t>(step)), encoded);
-    if (noted != nullptr) noted->add(step, squares.gradient, squares.error);
-  };
+  const std::uint64_t draw = mix_bits(seed) ^ place_of(op, position);
+  if (encodes_sum(op)) {
+    return [=](Kernels& kernels, std::int64_t step) {
+      kernels.encode(values, held, {mix_bits(draw + static_cast<std::uint64_t>(step))}, encoded, nullptr);
+    };
+  }
+  const auto squares = std::make_shared<EncodedSquares>();  // of a step, between the kernel and its end
+  return {[=](Kernels& kernels, std::int64_t step) {
+            kernels.encode(values, held, {mix_bits(draw + static_cast<std::uint64_t>(step))}, encoded, squares.get());
+          },
+          [=, noted = &errors](Kernels&, std::int64_t step) { noted->add(step, squares->gradient, squares->error); }};
 }
 
 }  // namespace weft

@@ -9,8 +9,7 @@ namespace weft {
 
 // Returns whether it is one of these operations.
 bool is_of_compression(const Operation& operation);
-// `seed` is that of the run; encodings of gradients add to `errors`, which must outlive the result. Throws Error where
-// the rank computes on a device, which has no kernels for it yet.
+// `seed` is that of the run; encodings of gradients add to `errors`, which must outlive the result.
 BoundOperation bind_compression(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
                                 CompressionErrors& errors, const Operation& operation);
 

@@ -233,10 +233,10 @@ void ParameterStates::set_weights(const ParameterState& p,
 
 void ParameterStates::encode_weights(const ParameterState& p) const {
   const CompressionFormat format = view_.plan().layout.compress_weights;
-  if (view_.memory().is_of_device()) fail("'{}': --compress weights has no kernels for GPUs yet", p.name());
   const std::vector<float> weights = view_.memory().read(own_weights(p));
-  const std::int64_t bytes = encoded_bytes(format, std::ssize(weights)).value;
-  encode(compressor_of(format), weights, {}, {view_.data(p.encoded).address, static_cast<std::size_t>(bytes)});
+  std::vector<std::byte> codes(static_cast<std::size_t>(encoded_bytes(format, std::ssize(weights)).value));
+  encode(compressor_of(format), weights, {}, codes);
+  view_.memory().write_bytes(codes, view_.data(p.encoded).address);
 }
 
 void ParameterStates::set_initial_weights(std::uint64_t seed) const {

@@ -71,8 +71,12 @@ void RankMemory::write(std::span<const float> from, const Vector& to) const {
     std::ranges::transform(from, halves.begin(), bf16_from_float);
     bytes = std::as_bytes(std::span(halves));
   }
-  if (device_ != nullptr) return device_->copy_in(bytes, to.data.address);
-  std::memcpy(to.data.address, bytes.data(), bytes.size());
+  write_bytes(bytes, to.data.address);
+}
+
+void RankMemory::write_bytes(std::span<const std::byte> from, std::byte* to) const {
+  if (device_ != nullptr) return device_->copy_in(from, to);
+  std::ranges::copy(from, to);
 }
 
 }  // namespace weft

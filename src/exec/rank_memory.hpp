@@ -26,6 +26,7 @@ class RankMemory {
   void read(const Vector& from, std::span<float> to) const;
   std::vector<float> read(const Vector& from) const;
   void write(std::span<const float> from, const Vector& to) const;
+  void write_bytes(std::span<const std::byte> from, std::byte* to) const;
 
  private:
   Accelerator* device_;

@@ -49,6 +49,41 @@ INSTANTIATE_TEST_SUITE_P(
                       StreamCase{{.pp = 2}, 2, "megatron"}, StreamCase{{.cp = 2}, 2, "serial"},
                       StreamCase{{.ep = 2}, 2, "serial", 4}, StreamCase{{.tp = 2, .pp = 2}, 4, "priority"}));
 
+// Encoded gradients and weights: what rounds at random draws other numbers in every step, and what encoding holds back
+// is told to the host after every step.
+class EncodedStepsOf : public ::testing::TestWithParam<StreamCase> {};
+
+TEST_P(EncodedStepsOf, TrainWhatThreadsTrain) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const TrainSettings settings = settings_with(Optimizer::adam);
+  const TrainResult expected = train(GetParam(), {.on_streams = false, .settings = settings});
+  for (const GraphWish graphs : {GraphWish::never, GraphWish::always}) {
+    const StreamResult found = train(GetParam(), {.seed = 3, .graphs = graphs, .settings = settings});
+    expect_same_losses(found, expected);
+    ASSERT_EQ(found.compression_errors.size(), expected.compression_errors.size());
+    for (std::size_t i = 0; i < found.compression_errors.size(); ++i) {
+      EXPECT_NEAR(found.compression_errors[i], expected.compression_errors[i], 1e-4) << "step " << i + 1;
+    }
+    EXPECT_EQ(found.compression_errors.empty(), GetParam().layout.zero > 1);
+  }
+}
+
+Layout encoded_layout(CompressionFormat format, std::int32_t zero,
+                      CompressionFormat weights = CompressionFormat::none) {
+  Layout layout{.zero = zero};
+  layout.compress = {format, 32};
+  layout.compress_weights = weights;
+  return layout;
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, EncodedStepsOf,
+                         ::testing::Values(StreamCase{encoded_layout(CompressionFormat::int8, 0), 2, "priority", 0, 2},
+                                           StreamCase{encoded_layout(CompressionFormat::int8_stochastic, 1), 2, "ddp"},
+                                           StreamCase{encoded_layout(CompressionFormat::top_k, 0), 4, "serial"},
+                                           StreamCase{encoded_layout(CompressionFormat::int8_stochastic, 3,
+                                                                     CompressionFormat::int8),
+                                                      2, "fsdp"}));
+
 TEST(RecordedSteps, TrainWithMomentumToo) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   const TrainSettings settings = settings_with(Optimizer::sgd);

@@ -167,6 +167,13 @@ class DeferredKernels : public Kernels {
   void all_finite(const Vector& x, bool& finite) override {
     later([=, this, &finite] { inner_->all_finite(x, finite); });
   }
+  void encode(const Vector& values, const Vector& errors, const EncodingDraw& draw, const EncodedShards& encoded,
+              EncodedSquares* squares) override {
+    later([=, this] { inner_->encode(values, errors, draw, encoded, squares); });
+  }
+  void decode_sum(const EncodedShards& encoded, std::int64_t summands, const Vector& sum, Into into) override {
+    later([=, this] { inner_->decode_sum(encoded, summands, sum, into); });
+  }
 
  protected:
   virtual void later(std::function<void()> call) { calls_.push_back(std::move(call)); }

@@ -236,6 +236,12 @@ class FakeAccelerator final : public Accelerator {
     void all_finite(const Vector& x, bool& finite) override {
       later([=, this, slot = result(finite)] { inner_->all_finite(x, *slot); });
     }
+    void encode(const Vector& values, const Vector& errors, const EncodingDraw& draw, const EncodedShards& encoded,
+                EncodedSquares* squares) override {
+      const auto drawn = host_data(draw);
+      const auto slot = squares != nullptr ? result(*squares) : nullptr;
+      later([=, this] { inner_->encode(values, errors, *drawn, encoded, slot.get()); });
+    }
 
    private:
     static std::vector<std::int64_t> copy_of(Tokens tokens) { return {tokens.begin(), tokens.end()}; }

@@ -40,17 +40,27 @@ class FakeFabric {
   }
 
  private:
-  static std::vector<float> floats_in(const std::vector<Segment>& segments) {
+  // Bytes, which encoded tensors are, become a float each.
+  static std::vector<float> floats_in(const std::vector<Segment>& segments, ElementType type) {
     std::vector<float> all;
     for (const Segment& segment : segments) {
+      if (type == ElementType::u8) {
+        const auto* const first = reinterpret_cast<const std::uint8_t*>(segment.data);
+        all.insert(all.end(), first, first + segment.bytes);
+        continue;
+      }
       const auto* const first = reinterpret_cast<const float*>(segment.data);
       all.insert(all.end(), first, first + segment.bytes / 4);
     }
     return all;
   }
-  static void put(std::span<const float> from, const std::vector<Segment>& segments, bool add) {
+  static void put(std::span<const float> from, const std::vector<Segment>& segments, ElementType type, bool add) {
     std::size_t at = 0;
     for (const Segment& segment : segments) {
+      if (type == ElementType::u8) {
+        for (std::int64_t i = 0; i < segment.bytes; ++i) segment.data[i] = static_cast<std::byte>(from[at++]);
+        continue;
+      }
       auto* const to = reinterpret_cast<float*>(segment.data);
       for (std::int64_t i = 0; i < segment.bytes / 4; ++i, ++at) to[i] = add ? to[i] + from[at] : from[at];
     }
@@ -59,12 +69,15 @@ class FakeFabric {
 
   // Pieces of the buffer of the whole, one after the other, by member.
   static void carry_out(const PreparedCall& call, Meeting& meeting) {
-    WEFT_CHECK(call.type == ElementType::fp32 && call.op == ReduceOp::sum);
+    const bool reduces = call.spec.kind == Collective::all_reduce || call.spec.kind == Collective::reduce_scatter;
+    WEFT_CHECK(call.op == ReduceOp::sum);
+    WEFT_CHECK(call.type == ElementType::fp32 || (call.type == ElementType::u8 && !reduces && !call.accumulate));
     const std::size_t ranks = call.members.size();
     std::vector<std::vector<float>> in;
     for (const std::int64_t rank : call.members) {
       const Buffers& own = meeting.members.at(rank);
-      in.push_back(floats_in(own.input.empty() && call.spec.kind != Collective::send_recv ? own.output : own.input));
+      in.push_back(
+          floats_in(own.input.empty() && call.spec.kind != Collective::send_recv ? own.output : own.input, call.type));
     }
     std::vector<float> sum = in.front();
     const auto begin_of = [&](std::size_t member) {
@@ -73,7 +86,6 @@ class FakeFabric {
       for (std::size_t i = 0; i < member * slots; ++i) begin += call.sizes[i];
       return static_cast<std::size_t>(begin);
     };
-    const bool reduces = call.spec.kind == Collective::all_reduce || call.spec.kind == Collective::reduce_scatter;
     for (std::size_t r = 1; reduces && r < ranks; ++r) {
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += in[r][i];
     }
@@ -117,7 +129,7 @@ class FakeFabric {
         default:
           WEFT_CHECK(false);
       }
-      put(out, own.output, call.accumulate);
+      put(out, own.output, call.type, call.accumulate);
     }
   }
   static std::size_t elements(const std::vector<Segment>& segments) {
@@ -126,9 +138,9 @@ class FakeFabric {
     return static_cast<std::size_t>(bytes / 4);
   }
   static void put_at(std::span<const float> from, const std::vector<Segment>& segments, std::size_t begin) {
-    std::vector<float> all = floats_in(segments);
+    std::vector<float> all = floats_in(segments, ElementType::fp32);
     std::ranges::copy(from, all.begin() + static_cast<std::ptrdiff_t>(begin));
-    put(all, segments, false);
+    put(all, segments, ElementType::fp32, false);
   }
 
   std::mutex mutex_;

@@ -93,6 +93,15 @@ struct EncodedShards {
   std::int64_t shards = 1;    // of a tensor
   Vector bytes;
 };
+// Formats that round or choose at random draw from the seed and the number of a block; shards begin at whole blocks.
+struct EncodingDraw {
+  std::uint64_t seed = 0;
+  std::int64_t first_block = 0;  // of the first shard
+};
+// What an encoding was given, and what it has left for the next: sums of squares.
+struct EncodedSquares {
+  double gradient = 0, error = 0;
+};
 
 // A parameter that an optimizer changes in place.
 struct UpdatedParameter {

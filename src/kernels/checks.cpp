@@ -11,6 +11,14 @@ void check_heads(const Matrix& x, std::int64_t rows, std::int64_t heads, std::in
 
 }  // namespace
 
+void check_encoded(const EncodedShards& encoded, std::int64_t tensors, const Vector& x) {
+  WEFT_CHECK(encoded.format != CompressionFormat::none && encoded.bytes.data.type == ElementType::u8);
+  WEFT_CHECK(tensors >= 1 && encoded.shards >= 1 && encoded.elements >= 0);
+  WEFT_CHECK(is_kernel_type(x.data.type) && x.size <= encoded.shards * encoded.elements);
+  const std::int64_t room = encoded_bytes(encoded.format, encoded.elements).value;
+  WEFT_CHECK(tensors * encoded.shards * room <= encoded.bytes.size);
+}
+
 void check_tokens(Tokens tokens, std::int64_t limit) {
   for (const std::int64_t token : tokens) WEFT_CHECK(token >= 0 && token < limit);
 }

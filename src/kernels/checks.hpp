@@ -31,6 +31,8 @@ inline void check_optional(const Vector& x, std::int64_t size) {
   if (!x.empty()) check_size(x, size);
 }
 
+// `encoded` has room for so many tensors like x.
+void check_encoded(const EncodedShards& encoded, std::int64_t tensors, const Vector& x);
 void check_tokens(Tokens tokens, std::int64_t limit);
 // Does not check the upper end, because a part of the vocabulary does not know the size of the whole.
 void check_tokens_of_parts(Tokens tokens, std::int64_t first);

@@ -15,6 +15,11 @@ class KernelBackend : public Kernels {
   // Returns false where `routing` names a slot beyond this number: slots are data, but no kernel may write beyond its
   // buffer.
   virtual bool routing_fits(const Matrix& routing, std::int64_t slots) = 0;
+  // Returns whether it has kernels for these. Where it has none, its memory is this processor's, and
+  // kernels/encode_on_host.hpp does it.
+  virtual bool encodes() const { return false; }
+  void encode(const Vector&, const Vector&, const EncodingDraw&, const EncodedShards&, EncodedSquares*) override {}
+  void decode_sum(const EncodedShards&, std::int64_t, const Vector&, Into) override {}
 };
 
 struct KernelFactory {

@@ -4,6 +4,7 @@
 
 #include "kernels/accelerator_module.hpp"
 #include "kernels/checks.hpp"
+#include "kernels/encode_on_host.hpp"
 #include "kernels/kernel_module.hpp"
 
 namespace weft {
@@ -252,6 +253,21 @@ class CheckedKernels final : public Kernels {
   }
 
   void all_finite(const Vector& x, bool& finite) override { backend().all_finite(x, finite); }
+
+  void encode(const Vector& values, const Vector& errors, const EncodingDraw& draw, const EncodedShards& encoded,
+              EncodedSquares* squares) override {
+    check_encoded(encoded, 1, values);
+    check_optional(errors, values.size);
+    if (backend_->encodes()) return backend().encode(values, errors, draw, encoded, squares);
+    backend().synchronize();
+    encode_on_host(values, errors, draw, encoded, squares);
+  }
+  void decode_sum(const EncodedShards& encoded, std::int64_t summands, const Vector& sum, Into into) override {
+    check_encoded(encoded, summands, sum);
+    if (backend_->encodes()) return backend().decode_sum(encoded, summands, sum, into);
+    backend().synchronize();
+    decode_sum_on_host(encoded, summands, sum, into);
+  }
 
   void gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load,
             Into into) override {

@@ -156,6 +156,14 @@ class Kernels {
   // The sum of the squares of all elements, taken in double precision and written to the one element of `sum`.
   virtual void square_sum(std::span<const Vector> parts, const Vector& sum) = 0;
   virtual void all_finite(const Vector& x, bool& finite) = 0;
+
+  // Encodes values + errors, and leaves in `errors` what encoding takes away. Empty errors: the values alone are
+  // encoded. `squares` are for the host, as losses are; null: they are not wanted. All backends write the same bytes.
+  virtual void encode(const Vector& values, const Vector& errors, const EncodingDraw& draw,
+                      const EncodedShards& encoded, EncodedSquares* squares) = 0;
+  // sum = the sum of `summands` encoded tensors of its size, in their order.
+  virtual void decode_sum(const EncodedShards& encoded, std::int64_t summands, const Vector& sum,
+                          Into into = Into::overwrite) = 0;
 };
 
 bool kernels_available();

@@ -95,22 +95,30 @@ struct ThreadShare {
   std::int64_t step = std::int64_t{gridDim.x} * kThreads;
 };
 
-// Every element is a whole number of 16-bit words, but for fp8.
+template <class Word>
+__device__ void copy_words(const DeviceCopy& place, std::int64_t first_byte, const ThreadShare& own) {
+  const std::int64_t count = place.bytes / static_cast<std::int64_t>(sizeof(Word));
+  for (std::int64_t i = first_byte / static_cast<std::int64_t>(sizeof(Word)) + own.first; i < count; i += own.step) {
+    reinterpret_cast<Word*>(place.to)[i] = reinterpret_cast<const Word*>(place.from)[i];
+  }
+}
+
+// Encoded tensors may begin and end at any byte; other elements are whole 16-bit words.
 __global__ void __launch_bounds__(kThreads) weft_copy_places(const __grid_constant__ Batch<DeviceCopy> batch) {
-  using Word = std::uint16_t;
   const DeviceCopy& place = batch.places[blockIdx.y];
   const ThreadShare own;
-  std::int64_t done = 0;
+  std::int64_t done = 0;  // bytes
   if ((low_bits(place.to) | low_bits(place.from)) == 0) {
     const std::int64_t vectors = place.bytes / 16;
     for (std::int64_t i = own.first; i < vectors; i += own.step) {
       reinterpret_cast<int4*>(place.to)[i] = reinterpret_cast<const int4*>(place.from)[i];
     }
-    done = vectors * Vector<Word>::kSize;
+    done = vectors * 16;
   }
-  const std::int64_t count = place.bytes / static_cast<std::int64_t>(sizeof(Word));
-  for (std::int64_t i = done + own.first; i < count; i += own.step) {
-    reinterpret_cast<Word*>(place.to)[i] = reinterpret_cast<const Word*>(place.from)[i];
+  if (((low_bits(place.to) | low_bits(place.from) | static_cast<std::uintptr_t>(place.bytes)) & 1U) != 0) {
+    copy_words<std::uint8_t>(place, done, own);
+  } else {
+    copy_words<std::uint16_t>(place, done, own);
   }
 }
 

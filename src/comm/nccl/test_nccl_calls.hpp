@@ -310,7 +310,8 @@ inline void add_cases(std::vector<Case>& cases, const std::vector<std::int64_t>&
   for (const Collective kind : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
                                 Collective::all_to_all, Collective::send_recv}) {
     if (kind == Collective::send_recv && n != 2) continue;
-    for (const ElementType type : {ElementType::fp32, ElementType::bf16, ElementType::i64}) {
+    for (const ElementType type : {ElementType::fp32, ElementType::bf16, ElementType::i64, ElementType::u8}) {
+      if (type == ElementType::u8 && reduces(kind)) continue;  // encoded tensors travel and are not added up
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
         if (op == ReduceOp::max && !reduces(kind)) continue;
         for (const std::int64_t elements : sizes) {

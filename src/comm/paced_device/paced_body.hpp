@@ -21,6 +21,9 @@ WEFT_HOST_DEVICE inline std::int32_t widen(std::int32_t x) {
 WEFT_HOST_DEVICE inline std::int64_t widen(std::int64_t x) {
   return x;
 }
+WEFT_HOST_DEVICE inline std::int32_t widen(std::uint8_t x) {
+  return x;
+}
 WEFT_HOST_DEVICE inline float widen(Bf16 x) {
   const std::uint32_t bits = std::uint32_t{x.bits} << 16;
   float value;
@@ -30,7 +33,7 @@ WEFT_HOST_DEVICE inline float widen(Bf16 x) {
 
 template <class T, class Sum>
 WEFT_HOST_DEVICE T narrow(Sum x) {
-  return x;
+  return static_cast<T>(x);
 }
 // To the nearest, to even in the middle.
 template <>

@@ -81,6 +81,9 @@ class DeviceBlock {
     } else if constexpr (sizeof(Group) == 4) {
       const unsigned bits = __ldcg(reinterpret_cast<const unsigned*>(place));
       memcpy(&group, &bits, sizeof(group));
+    } else if constexpr (sizeof(Group) == 1) {
+      const unsigned char bits = __ldcg(reinterpret_cast<const unsigned char*>(place));
+      memcpy(&group, &bits, sizeof(group));
     } else {
       static_assert(sizeof(Group) == 2);
       const unsigned short bits = __ldcg(reinterpret_cast<const unsigned short*>(place));
@@ -162,9 +165,10 @@ cudaError_t start_kernel(const PacedLaunch& launch, cudaStream_t stream) {
       return start<std::int32_t>(launch, stream);
     case ElementType::i64:
       return start<std::int64_t>(launch, stream);
+    case ElementType::u8:
+      return start<std::uint8_t>(launch, stream);
     case ElementType::fp16:
     case ElementType::fp8:
-    case ElementType::u8:
       break;
   }
   return cudaErrorInvalidValue;

@@ -101,6 +101,7 @@ class HostDevice final : public PacedDevice {
     if (launch.type == ElementType::bf16) carry_out<Bf16>(block, launch);
     if (launch.type == ElementType::i32) carry_out<std::int32_t>(block, launch);
     if (launch.type == ElementType::i64) carry_out<std::int64_t>(block, launch);
+    if (launch.type == ElementType::u8) carry_out<std::uint8_t>(block, launch);
   }
 
   OnLaunch on_launch_;

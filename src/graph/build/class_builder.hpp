@@ -53,7 +53,7 @@ struct Parameter {
   ValueId encoded = {};                    // this rank's shard of the weight, where shards are gathered encoded
   // PowerSGD: what its later steps read, once the first one is there.
   ValueId whole_gradient = {}, error = {}, basis = {}, left_factor = {};
-  ValueId direction = {};                  // what the update follows instead of the gradient, under K-FAC
+  ValueId direction = {};  // what the update follows instead of the gradient, under K-FAC
 };
 
 // One of the two factors of a linear layer's curvature: of its inputs, or of its output gradients.

@@ -90,6 +90,10 @@ class CudaKernels final : public KernelBackend {
            bool& finite) override;
   void square_sum(std::span<const Vector> parts, const Vector& sum) override;
   void all_finite(const Vector& x, bool& finite) override;
+  bool encodes() const override { return true; }
+  void encode(const Vector& values, const Vector& errors, const EncodingDraw& draw, const EncodedShards& encoded,
+              EncodedSquares* squares) override;
+  void decode_sum(const EncodedShards& encoded, std::int64_t summands, const Vector& sum, Into into) override;
 
  private:
   Context& context_;
