@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "collective/rewrite.hpp"
 #include "collective/verify/verify_program.hpp"
 
 namespace weft {
@@ -9,17 +10,7 @@ namespace {
 
 Program in_one_buffer(Program program) {
   program.in_place = true;
-  for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
-    const auto self = static_cast<std::int64_t>(rank);
-    for (ThreadBlock& block : program.ranks[rank].blocks) {
-      for (Instruction& step : block.steps) {
-        const bool stays =
-            step.kind == InstructionKind::copy && located(program, self, step.src) == located(program, self, step.dst);
-        if (stays) step.kind = InstructionKind::nop;
-      }
-    }
-  }
-  return program;
+  return without_idle_copies(std::move(program));
 }
 
 // A program may read an input after it has written the output at that place. It then reads a copy.

@@ -117,6 +117,21 @@ Program without_nops(Program program) {
   return program;
 }
 
+Program without_idle_copies(Program program) {
+  if (!program.in_place) return program;
+  for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    const auto self = static_cast<std::int64_t>(rank);
+    for (ThreadBlock& block : program.ranks[rank].blocks) {
+      for (Instruction& step : block.steps) {
+        const bool stays =
+            step.kind == InstructionKind::copy && located(program, self, step.src) == located(program, self, step.dst);
+        if (stays) step = {InstructionKind::nop, {}, {}, 0, std::move(step.after)};
+      }
+    }
+  }
+  return program;
+}
+
 Program with_one_dependency_each(Program program) {
   for (RankProgram& rank : program.ranks) spread_dependencies(rank);
   return program;

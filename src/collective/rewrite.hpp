@@ -29,7 +29,11 @@ void rename_after(RankProgram& rank, const StepPlaces& places);
 // (one) and where other blocks wait for them.
 Program without_nops(Program program);
 
-// The reverse: where an instruction waits for several others, nops before it wait for all but the last of them.
+// In place, copies of an input onto the same place of the output become nops: they move nothing.
+Program without_idle_copies(Program program);
+
+// The reverse of without_nops: where an instruction waits for several others, nops before it wait for all but the last
+// of them.
 Program with_one_dependency_each(Program program);
 
 // Returns a form that is equal for programs which differ only in how they are written: slots are named by where they

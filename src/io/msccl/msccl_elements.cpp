@@ -43,15 +43,7 @@ void check_dependency(const GpuElement& gpu, const StepElement& step, std::int32
 void check_dependencies(const GpuElement& gpu) {
   std::set<InstructionId> waited_for;
   for (std::size_t b = 0; b < gpu.blocks.size(); ++b) {
-    bool in_chain = false;
     for (const StepElement& step : gpu.blocks[b].steps) {
-      const bool is_nop = step.instruction.kind == InstructionKind::nop;
-      // The runtime counts nops by the dependencies of the step that follows them.
-      if (step.instruction.after.empty() && (is_nop || in_chain)) {
-        step.element.complain(is_nop ? "a nop waits for a step, but depid is -1"
-                                     : "follows a nop, so that it must carry the last dependency, but depid is -1");
-      }
-      in_chain = is_nop;
       for (const InstructionId& other : step.instruction.after) {
         check_dependency(gpu, step, static_cast<std::int32_t>(b), other);
         waited_for.insert(other);

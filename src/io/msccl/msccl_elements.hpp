@@ -26,6 +26,8 @@ struct GpuElement {
   XmlElement element;
   std::array<std::int64_t, 3> chunks{};  // by BufferKind
   std::vector<BlockElement> blocks;      // by id
+  // <copy> elements: chunks of the input that lie in the output before the first step begins.
+  std::vector<Instruction> first_copies;
 };
 
 // Files do not name the root of a broadcast or reduce. It is the one GPU with an input (an output); where every GPU has

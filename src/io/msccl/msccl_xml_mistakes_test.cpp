@@ -168,8 +168,6 @@ TEST(MscclMistakes, InDependencies) {
   EXPECT_SAYS("tb 2, step 1: attribute 'deps': value '1' is not a step of tb 1, which has 1",
               complaint(copy, "depid=\"1\" deps=\"1\""));
   EXPECT_SAYS("depid 1 and deps -1: both are -1 or none is", complaint(copy, "depid=\"1\" deps=\"-1\""));
-  EXPECT_SAYS("tb 2, step 0: a nop waits for a step", complaint(nop, "depid=\"-1\" deps=\"-1\""));
-  EXPECT_SAYS("tb 2, step 1: follows a nop", complaint(copy, "depid=\"-1\" deps=\"-1\""));
   EXPECT_SAYS("tb 0, step 0: hasdep is 0, but another step waits", complaint("hasdep=\"1\"", "hasdep=\"0\""));
   EXPECT_SAYS("tb 2, step 1: hasdep is 1, but no step waits",
               complaint(copy + " hasdep=\"0\"", copy + " hasdep=\"1\""));

@@ -2,6 +2,7 @@
 // (io/msccl/msccl_elements.hpp).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -40,7 +41,7 @@ class Reader {
       msccl::check_gpu(program_.spec, program_.in_place, static_cast<std::int64_t>(rank), gpus_[rank]);
       program_.ranks.push_back(rank_program(gpus_[rank]));
     }
-    return without_nops(std::move(program_));
+    return without_nops(without_idle_copies(std::move(program_)));
   }
 
  private:
@@ -94,7 +95,7 @@ class Reader {
   }
 
   GpuElement read_gpu(XmlElement element, std::int64_t id) {
-    GpuElement gpu{std::move(element), {}, {}};
+    GpuElement gpu{std::move(element), {}, {}, {}};
     constexpr const char* kChunks[] = {"i_chunks", "o_chunks", "s_chunks"};
     for (std::size_t buffer = 0; buffer < gpu.chunks.size(); ++buffer) {
       gpu.chunks[buffer] = gpu.element.integer(kChunks[buffer], 0, msccl::kMaxTotalChunks);
@@ -103,7 +104,14 @@ class Reader {
     if (total_chunks_ > msccl::kMaxTotalChunks) {
       gpu.element.complain(fmt::format("the file has more than {} chunks by here", msccl::kMaxTotalChunks));
     }
-    std::vector<XmlElement> elements = gpu.element.children("tb");
+    std::vector<XmlElement> elements;
+    for (XmlElement& child : gpu.element.children(std::array<std::string_view, 2>{"tb", "copy"})) {
+      if (child.tag() == "copy") {
+        gpu.first_copies.push_back(read_first_copy(child, gpu.chunks));
+      } else {
+        elements.push_back(std::move(child));
+      }
+    }
     const auto count = static_cast<std::int64_t>(elements.size());
     if (count > msccl::kMaxBlocks) {
       gpu.element.complain(fmt::format("has {} thread blocks; at most {} are allowed", count, msccl::kMaxBlocks));
@@ -121,6 +129,14 @@ class Reader {
     return gpu;
   }
 
+  static Instruction read_first_copy(const XmlElement& copy, const std::array<std::int64_t, 3>& chunks) {
+    return {InstructionKind::copy,
+            {BufferKind::input, copy.integer("i_off", 0, chunks[0] - 1)},
+            {BufferKind::output, copy.integer("o_off", 0, chunks[1] - 1)},
+            1,
+            {}};
+  }
+
   BlockElement read_block(XmlElement element, std::int64_t gpu) const {
     BlockElement result{std::move(element), {}, {}};
     const XmlElement& tb = result.element;
@@ -132,7 +148,8 @@ class Reader {
     result.block.send_to = peer("send");
     result.block.receive_from = peer("recv");
     if (channels_ == 0) tb.complain("needs a channel, but nchannels is 0");
-    result.block.channel = tb.integer("chan", 0, channels_ - 1);
+    const bool talks = result.block.send_to >= 0 || result.block.receive_from >= 0;
+    result.block.channel = std::max<std::int64_t>(tb.integer("chan", talks ? 0 : -1, channels_ - 1), 0);
     std::vector<XmlElement> steps = tb.children("step");
     if (static_cast<std::int64_t>(steps.size()) > msccl::kMaxSteps) {
       tb.complain(fmt::format("has {} steps; at most {} are allowed", steps.size(), msccl::kMaxSteps));
@@ -174,6 +191,17 @@ class Reader {
     return {kind, step.integer(offset, -1, msccl::kMaxTotalChunks)};
   }
 
+  // A block of its own does the copies, and all others wait for it.
+  static void copy_first(RankProgram& rank, std::vector<Instruction> copies) {
+    if (copies.empty()) return;
+    const InstructionId last{static_cast<std::int32_t>(rank.blocks.size()),
+                             static_cast<std::int32_t>(copies.size()) - 1};
+    for (ThreadBlock& block : rank.blocks) {
+      if (!block.steps.empty()) block.steps.front().after.push_back(last);
+    }
+    rank.blocks.push_back({-1, -1, 0, std::move(copies)});
+  }
+
   static RankProgram rank_program(GpuElement& gpu) {
     RankProgram rank;
     rank.scratch_slots = gpu.chunks[2];
@@ -181,6 +209,7 @@ class Reader {
       for (StepElement& step : element.steps) element.block.steps.push_back(std::move(step.instruction));
       rank.blocks.push_back(std::move(element.block));
     }
+    copy_first(rank, std::move(gpu.first_copies));
     return rank;
   }
 

@@ -91,15 +91,20 @@ std::size_t XmlElement::one_of(const char* attribute, std::span<const std::strin
 }
 
 std::vector<XmlElement> XmlElement::children(std::string_view tag) const {
+  return children(std::span(&tag, 1));
+}
+
+std::vector<XmlElement> XmlElement::children(std::span<const std::string_view> tags) const {
+  const std::string allowed = fmt::format("<{}>", fmt::join(tags, "> and <"));
   std::vector<XmlElement> result;
   for (const pugi::xml_node child : node_.children()) {
     if (is_skipped(child.type())) continue;
-    if (child.type() != pugi::node_element) complain(fmt::format("has text; only <{}> may stand there", tag));
-    if (tag != child.name()) {
-      fail("{}: {}: has a <{}>; only <{}> may stand there", file_->place(child.offset_debug()), what_,
-           shown(child.name()), tag);
+    if (child.type() != pugi::node_element) complain(fmt::format("has text; only {} may stand there", allowed));
+    if (std::ranges::find(tags, std::string_view(child.name())) == tags.end()) {
+      fail("{}: {}: has a <{}>; only {} may stand there", file_->place(child.offset_debug()), what_,
+           shown(child.name()), allowed);
     }
-    result.emplace_back(*file_, child, fmt::format("{}, {} number {}", what_, tag, result.size() + 1));
+    result.emplace_back(*file_, child, fmt::format("{}, {} number {}", what_, child.name(), result.size() + 1));
   }
   return result;
 }

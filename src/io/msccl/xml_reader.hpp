@@ -47,6 +47,8 @@ class XmlElement {
   std::size_t one_of(const char* attribute, std::span<const std::string> names) const;
   // The children, all of which must be such elements; comments are skipped.
   std::vector<XmlElement> children(std::string_view tag) const;
+  // The same where several kinds of elements may stand there.
+  std::vector<XmlElement> children(std::span<const std::string_view> tags) const;
   // The children, whatever they are, named by their tag and number; comments and text are skipped.
   std::vector<XmlElement> all_children() const;
 
