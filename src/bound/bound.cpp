@@ -12,6 +12,7 @@
 #include "bound/chains.hpp"
 #include "bound/one_machine.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
 
 namespace weft {
 namespace {
@@ -211,6 +212,13 @@ double least_compute(const StepGraph& graph, const Operation& op, const CostMode
   return std::min(least, sizes.least_load(op) * least_compute_of_whole(with_balanced_load(graph, op), cost));
 }
 
+// The share of an operation that its smallest part may have.
+double smallest_part(const StepGraph& graph, const Operation& op) {
+  const double equal = 1.0 / kMaxParts;
+  if (!gathered_operand(op) || graph.tokens.shards < 2) return equal;
+  return std::min(equal, smallest_share(graph.tokens.shards, kMaxParts));
+}
+
 // Resources are the worker of each class, then the link directions.
 BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost, std::int64_t micro_batches) {
   BoundProblem problem;
@@ -239,11 +247,13 @@ BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost, std::i
         n.uses.push_back({workers + w.resource.value, w.seconds * 1e9 * times});
         alone = std::max(alone, (w.seconds / kMaxParts - cost.burst_seconds(w.resource)) * 1e9);
       }
+      // Products may begin with a rank's own rows, which wait for no part of the gather.
+      if (gathers_rows_of_others(op)) alone = 0;
       n.part_ns = std::max(n.part_ns, alone);
     } else {
       const double alone = least_compute(graph, op, cost);
       n.uses.push_back({op.rank_class.value, alone * times});
-      n.part_ns = alone / kMaxParts;
+      n.part_ns = alone * smallest_part(graph, op);
     }
   }
   const std::vector<std::vector<OpId>> writers = writers_of(graph);

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cost/kernel_time.hpp"
+#include "graph/own_rows.hpp"
 
 namespace weft {
 namespace {
@@ -16,9 +17,7 @@ using enum Phase;
 // huggingface/nanotron, models/llama.py and parallel/tensor_parallel/functional.py. Bytes count each read and write of
 // a bf16 element that the fused form of the operation would not have.
 constexpr std::array kNanotron{
-    FrameworkKernels{Role::qkv, forward, 2},  // the own shard while others arrive, then theirs
-    FrameworkKernels{Role::ffn_in, forward, 2},
-    FrameworkKernels{Role::head, forward, 2},
+    FrameworkKernels{Role::head, forward, 2},  // the own shard while others arrive, then theirs
     // Queries, keys and values are transposed (3 tensors read and written), keys and values joined (2) and transposed
     // again (2), queries and keys rotated (2); sequence lengths are summed in six small kernels for every layer.
     FrameworkKernels{Role::attention, forward, 13, 36},
@@ -27,8 +26,6 @@ constexpr std::array kNanotron{
     // silu and product apart: 5 tensors instead of 3; backwards 13 instead of 5 (two products, silu, a concatenation).
     FrameworkKernels{Role::ffn_act, forward, 2, 4},
     FrameworkKernels{Role::ffn_act, input_grad, 4, 16},
-    FrameworkKernels{Role::attention_out, input_grad, 3},
-    FrameworkKernels{Role::ffn_out, input_grad, 3},
     // The gradient of the residual branch is added in a kernel of its own.
     FrameworkKernels{Role::attention_norm, input_grad, 3, 6},
     FrameworkKernels{Role::ffn_norm, input_grad, 3, 6},
@@ -142,6 +139,7 @@ constexpr Framework kNanotronFramework{
                .layers_ahead = 16,
                .fragmentation = 0.03,
                .spread = 0.15},
+    .rows_of_others_in_two = true,  // torch.mm of the rows before the own ones, and of those behind them
     .splits_sequences = true,
     .deals_layers_by_cost = true,
     .clip_grad = 1.0,
@@ -278,6 +276,9 @@ FrameworkWork framework_work(const Framework& framework, const StepGraph& graph,
     const bool second = operation.role == Role::loss && phase == forward && operation.key.kind == OpKind::elementwise;
     work = {second ? 0 : said->bytes_per_element * elements_of(graph, operation), second ? 1 : said->launched};
   }
+  const bool of_others = operation.origins.size() == 1 && operation.origins.front().axis == kOwnFirstAxis &&
+                         !is_own_piece(operation.origins.front());
+  if (of_others && framework.rows_of_others_in_two) ++work.launched;
   if (phase == weight_grad && framework.gradient_bytes > 0) {
     work.bytes += framework.gradient_bytes * elements_of(graph, operation);
     ++work.launched;

@@ -70,10 +70,11 @@ struct Framework {
   ListCollectives lists = {};
   FrameworkMemory memory = {};
   // What it does where its user says nothing.
-  bool splits_sequences = false;      // tensor-parallel ranks split norms and residuals
-  bool deals_layers_by_cost = false;  // see layers_by_cost
-  bool dropout = true;                // of models with learned positions
-  bool reduces_in_bf16 = false;       // gradients are accumulated and reduced so
+  bool rows_of_others_in_two = false;  // of a product that begins with its own rows, in two kernels: before, behind
+  bool splits_sequences = false;       // tensor-parallel ranks split norms and residuals
+  bool deals_layers_by_cost = false;   // see layers_by_cost
+  bool dropout = true;                 // of models with learned positions
+  bool reduces_in_bf16 = false;        // gradients are accumulated and reduced so
   double clip_grad = 0;
 };
 

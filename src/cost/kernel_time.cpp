@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "cost/attention_time.hpp"
+
 namespace weft {
 namespace {
 
@@ -116,7 +118,8 @@ double kernel_seconds(const OpKey& key, const Device& device, const DeviceProfil
         product_seconds(key.dims[0], key.dims[1], key.dims[2], key.dims[3], key.dtype, device, reached, key.product);
     seconds = std::max(seconds, product);
   } else if (key.kind == OpKind::attention && key.causal_half) {
-    const double rate = matrix_peak(device, key.dtype) * reached.attention_efficiency;
+    const double share = reached.tiled ? attention_share(key, device) : 1;
+    const double rate = matrix_peak(device, key.dtype) * reached.attention_efficiency * share;
     seconds = std::max(seconds, executed_flops(key).value / rate);
   } else if (key.kind == OpKind::attention) {
     seconds = unfused_attention_seconds(key, device, reached);

@@ -18,6 +18,7 @@
 #include "exec/row_ranges.hpp"
 #include "graph/kfac.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
 
 namespace weft {
 namespace {
@@ -86,9 +87,20 @@ BoundOperation ComputeBinder::bind(OpId id, MicroBatch micro_batch) const {
 std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const Origin& part,
                                                      MicroBatch micro_batch) const {
   if (is_of_routed_experts(op)) return {bind_experts(view_, op, micro_batch, part)};
-  const Value& value = view_.original().value(rows_written_by(op));
+  const Layout& layout = view_.plan().layout;
+  const std::int64_t own = view_.coordinate(Axis::tp);
   std::vector<BoundOperation> ranges;
-  for (const ElementRange& rows : row_ranges(view_.plan().layout, value.shape.front(), part)) {
+  if (is_own_piece(part)) {
+    const Operation reads_shard = reading_own_shard(view_.original(), op);
+    for (const OwnRows& rows : own_row_ranges(layout, own)) {
+      ranges.push_back(op.phase == Phase::input_grad
+                           ? bind_linear_input_grad(view_, reads_shard, micro_batch, rows.in_all, rows.in_shard)
+                           : bind_linear(view_, reads_shard, micro_batch, rows.in_all, rows.in_shard));
+    }
+    return ranges;
+  }
+  const Value& value = view_.original().value(rows_written_by(op));
+  for (const ElementRange& rows : row_ranges(layout, value.shape.front(), part, own)) {
     ranges.push_back(op.phase == Phase::input_grad ? bind_input_grad(op, micro_batch, rows)
                                                    : bind_forward(op, micro_batch, rows));
   }

@@ -39,21 +39,24 @@ std::vector<Matrix> output_grads(const Operands& of) {
 
 }  // namespace
 
-KernelCalls bind_linear(const RankView& view, const Operation& op, MicroBatch micro_batch, ElementRange rows) {
+KernelCalls bind_linear(const RankView& view, const Operation& op, MicroBatch micro_batch, ElementRange rows,
+                        ElementRange read_rows) {
   const Operands of(view, op, micro_batch, rows);
+  const Operands read(view, op, micro_batch, read_rows.empty() ? rows : read_rows);
   const ValueId weight = read_of(op, Operand::weight);
   const std::vector<Matrix> outputs = present({of.write(Operand::output), of.find_write(Operand::output_beside)});
-  return [x = of.read(Operand::input), parts = side_by_side(outputs, of.weight(weight), of.added_bias(weight))](
+  return [x = read.read(Operand::input), parts = side_by_side(outputs, of.weight(weight), of.added_bias(weight))](
              Kernels& kernels, std::int64_t) {
     for (const Output& y : parts) kernels.linear(x, y.weight, y.bias, y.values);
   };
 }
 
-KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, MicroBatch micro_batch,
-                                   ElementRange rows) {
+KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, ElementRange rows,
+                                   ElementRange read_rows) {
   const Operands of(view, op, micro_batch, rows);
+  const Operands read(view, op, micro_batch, read_rows.empty() ? rows : read_rows);
   return
-      [parts = side_by_side(output_grads(of), of.weight(read_of(op, Operand::weight)), {}),
+      [parts = side_by_side(output_grads(read), of.weight(read_of(op, Operand::weight)), {}),
        onto = of.find_read(Operand::addend_grad), dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
         Into into = Into::overwrite;
         for (const Output& dy : parts) {

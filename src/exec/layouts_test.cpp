@@ -6,6 +6,7 @@
 #include "exec/checkpoint/test_checkpoints.hpp"
 #include "exec/test_training.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/passes.hpp"
 
@@ -258,6 +259,51 @@ TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
         for (std::size_t step = 0; step < losses.size(); ++step) {
           EXPECT_NEAR(losses[step] / expected[step], 1, 1e-6) << "step " << step;
         }
+      }
+    }
+  }
+}
+
+// Products that begin with a rank's own rows, beside whole gathers (nanotron) and beside gathers in parts (userbuffers,
+// which the cost model would not choose for such small products): sequences of several micro-batches lie apart in a
+// shard and in the whole.
+TEST(Layouts, OwnRowsFirstTrainWhatSerialTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  struct OwnRowsCase {
+    Layout layout;
+    std::int64_t ranks;
+    std::int32_t pieces;
+  };
+  const std::vector<OwnRowsCase> cases{
+      {{.tp = 2, .micro_batch = 2, .sequence_parallel = true}, 2, 1},
+      {{.tp = 2, .micro_batch = 2, .sequence_parallel = true, .recompute = Recompute::full}, 2, 4},
+      {{.tp = 4, .micro_batch = 2, .zero = 1, .sequence_parallel = true}, 4, 2},
+      {{.tp = 2, .pp = 2, .micro_batch = 1, .sequence_parallel = true}, 4, 1},
+      {{.tp = 2, .cp = 2, .micro_batch = 2, .sequence_parallel = true}, 4, 2},
+  };
+  for (const Transformer& model : some_models()) {
+    for (const OwnRowsCase& c : cases) {
+      SCOPED_TRACE(
+          fmt::format("{}, tp {} cp {} pp {}, {} parts", model.name, c.layout.tp, c.layout.cp, c.layout.pp, c.pieces));
+      PlannedLayout planned(model, c.layout, c.ranks, "serial", 2);
+      const std::vector<double> expected = losses_of(planned, c.ranks);
+      const StepGraph& graph = planned.whole.original();
+      Overlap overlap = decide_overlap(planned.request, graph, "nanotron");
+      for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+        const bool own = overlap.partition.layers.axes[i] == kOwnFirstAxis;
+        if (own) overlap.partition.layers.parts[i] = c.pieces + 1;
+        if (gathers_rows_of_others(graph.operations[i])) overlap.partition.layers.parts[i] = c.pieces;
+      }
+      planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "nanotron", overlap);
+      const auto violation = verify_plan(planned.whole);
+      ASSERT_FALSE(violation.has_value()) << violation->message;
+      const auto& operations = planned.whole.plan().graph.operations;
+      EXPECT_TRUE(std::any_of(operations.begin(), operations.end(),
+                              [](const Operation& op) { return is_own_piece(op.origins.front()); }));
+      const std::vector<double> losses = losses_of(planned, c.ranks);
+      ASSERT_EQ(losses.size(), expected.size());
+      for (std::size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step] / expected[step], 1, 1e-6) << "step " << step;
       }
     }
   }

@@ -10,7 +10,15 @@
 
 namespace weft {
 
-// The rows of a matrix with `rows` rows, a shard or all of them, that a part works on.
-std::vector<ElementRange> row_ranges(const Layout& layout, std::int64_t rows, const Origin& part);
+// The rows of a matrix with `rows` rows, a shard or all of them, that a part works on. `own`: this rank's place among
+// the tensor-parallel ones, which parts of others' rows leave out (graph/own_rows.hpp).
+std::vector<ElementRange> row_ranges(const Layout& layout, std::int64_t rows, const Origin& part, std::int64_t own = 0);
+
+// The rows that a tensor-parallel rank holds itself, sequence by sequence: where they are among all rows, and where in
+// its shard.
+struct OwnRows {
+  ElementRange in_all, in_shard;
+};
+std::vector<OwnRows> own_row_ranges(const Layout& layout, std::int64_t own);
 
 }  // namespace weft

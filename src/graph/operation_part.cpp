@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
+#include "graph/own_rows.hpp"
 
 namespace weft {
 namespace {
@@ -151,6 +152,9 @@ bool may_be_cut_into(const StepGraph& graph, const Operation& op, std::int64_t p
   if (axis == kCapacityAxis) {
     return is_cut_by_capacity(graph, op) && parts <= kMaxRowCuts && graph.tokens.routed.capacity % parts == 0;
   }
+  if (axis == kOwnFirstAxis) {
+    return parts <= kMaxRowCuts + 1 && graph.tokens.rows % (parts - 1) == 0 && may_begin_with_own_rows(graph, op);
+  }
   if (axis != kTokenAxis) return false;
   if (is_cut_by_elements(graph, op)) return parts <= std::min(kMaxCuts, cut_length(graph, op).elements);
   if (!is_cut_by_rows(graph, op) || parts > kMaxRowCuts) return false;
@@ -192,6 +196,7 @@ std::int64_t part_size(const StepGraph& graph, const Operation& whole, const Ori
     const Filled share = filled(graph);
     return exact_ratio(whole.key.dims[0], share.copies * (part.end - part.begin), share.slots * part.of);
   }
+  if (part.axis == kOwnFirstAxis && !is_whole(part)) return rows_of_part(whole.key.dims[0], graph.tokens.shards, part);
   if (whole.per_micro_batch) return part_range(whole.key.dims[0], part).size();
   const CutLength length = cut_length(graph, whole);
   return wire_bytes(part_range(length.elements, part).size() * length.transferred_each, whole.communication->format)
@@ -199,8 +204,13 @@ std::int64_t part_size(const StepGraph& graph, const Operation& whole, const Ori
 }
 
 Operation with_all_rows(const StepGraph& graph, const Operation& part) {
-  Operation whole = part;
   const Origin& origin = part.origins.front();
+  if (origin.axis == kOwnFirstAxis) {
+    Operation whole = is_own_piece(origin) ? reading_gathered_rows(graph, part) : part;
+    whole.key.dims[0] = rows_of_whole(part.key.dims[0], graph.tokens.shards, origin);
+    return whole;
+  }
+  Operation whole = part;
   whole.key.dims[0] = part.key.dims[0] / (origin.end - origin.begin) * origin.of;
   if (has_expected_sizes(part, origin.axis)) {
     whole.key.dims[0] = exact_ratio(whole.key.dims[0], filled(graph).slots, filled(graph).copies);
@@ -227,6 +237,11 @@ Slice read_slice_of(const StepGraph& graph, const Operation& op, ValueId value) 
     if (op.phase == Phase::input_grad) return {};
     const Origin& part = op.origins.front();
     return {0, part.begin, part.of, part.axis};
+  }
+  if (is_part(op) && op.origins.front().axis == kOwnFirstAxis && has_rows(graph.value(value))) {
+    // The own piece reads all of a shard, the others what a part of the gather brings.
+    const Origin& part = op.origins.front();
+    return is_own_piece(part) ? Slice{} : Slice{part.begin - 1, part.end - 1, part.of - 1, kTokenAxis};
   }
   return slice_of(graph, op, value);
 }

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "graph/build/class_builder.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
 
 namespace weft {
 
@@ -88,7 +89,10 @@ std::string describe(const Operation& op) {
   if (op.rule != Substitution::none && op.communication) {
     text.append(" ").append(name_of(op.communication->collective)).append(" ").append(name_of(op.communication->scope));
   }
-  if (is_part(op)) {
+  if (is_part(op) && op.origins.front().axis == kOwnFirstAxis) {
+    const Origin& part = op.origins.front();
+    text.append(is_own_piece(part) ? " own rows" : fmt::format(" rows of others, part {} of {}", op.part, part.of - 1));
+  } else if (is_part(op)) {
     text.append(fmt::format(" part {} of {}", op.part + 1, op.origins.front().of));
   } else if (op.part > 0) {
     text.append(" part ").append(fmt::format_int(op.part).c_str());

@@ -261,7 +261,14 @@ class Execution {
     ByteRanges found;
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t place = of_all_ranks ? row / sequence * of_rank + row % sequence % of_rank : row;
-      if (place * part.of < part.begin * held || place * part.of >= part.end * held) continue;
+      if (part.axis == 2) {  // the first rank's own rows, then pieces of the others'
+        const bool own = of_all_ranks ? row % sequence < of_rank : true;
+        if (own != (part.begin == 0)) continue;
+        const std::int64_t pieces = part.of - 1;
+        if (!own && (place * pieces < (part.begin - 1) * held || place * pieces >= (part.end - 1) * held)) continue;
+      } else if (place * part.of < part.begin * held || place * part.of >= part.end * held) {
+        continue;
+      }
       if (!found.empty() && found.back().second == row * width) {
         found.back().second += width;
       } else {

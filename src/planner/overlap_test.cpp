@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
 #include "model/presets.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/unfold.hpp"
@@ -69,13 +70,14 @@ TEST_P(AcceptsOverlap, InEveryLayoutAtEveryZeroStage) {
   }
 }
 
-std::vector<std::string> and_priority() {
+std::vector<std::string> and_others() {
   std::vector<std::string> names = overlapping();
   names.emplace_back("priority");
+  names.emplace_back("nanotron");
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, AcceptsOverlap, ::testing::ValuesIn(and_priority()), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(Policies, AcceptsOverlap, ::testing::ValuesIn(and_others()), [](const auto& test) {
   std::string name = test.param;
   std::erase(name, '-');
   return name;
@@ -122,6 +124,30 @@ TEST(Megatron, RunsFourOfTenCollectivesOfALayerBesideItsProducts) {
   }
 }
 
+// nanotron's functional.py: of the ten collectives of a layer two are waited for, the reductions of forward. Products
+// that read gathered rows begin with their own, which wait for no gather.
+TEST(Nanotron, WaitsForTheReductionsOfForwardAlone) {
+  const PlanRequest r =
+      test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"), {.tp = 2, .sequence_parallel = true});
+  const LayerTraffic traffic = layer_traffic(r, "nanotron");
+  EXPECT_EQ(traffic.all, 10);
+  EXPECT_EQ(traffic.beside, 8);
+  const Plan plan = make_plan(r, test::build(r), "nanotron");
+  const std::vector<std::vector<OpId>> writers = writers_of(plan.graph);
+  int own = 0;
+  for (const Operation& op : plan.graph.operations) {
+    if (op.layer != 1 || !is_own_piece(op.origins.front())) continue;
+    ++own;
+    for (const Read& read : op.reads) {
+      if (plan.graph.value(read.value).kind == ValueKind::parameter) continue;
+      for (const OpId writer : writers[read.value.index()]) {
+        EXPECT_FALSE(plan.graph.op(writer).is_transfer()) << describe(op);
+      }
+    }
+  }
+  EXPECT_EQ(own, 4);
+}
+
 // Transformer Engine's userbuffers: what forward communicates, and what row-parallel linears gather in backward,
 // travels in parts beside the products. The four of the column-parallel ones stay as they are.
 TEST(Megatron, WithUserbuffersWaitsForNothingThatIsCut) {
@@ -130,15 +156,21 @@ TEST(Megatron, WithUserbuffersWaitsForNothingThatIsCut) {
   PlanRequest r = test::request(model, parse_cluster("dgx-a100:1"), {.tp = 8, .seq = 4096, .sequence_parallel = true});
   r.options.tp_comm_overlap = true;
   const Plan plan = make_plan(r, test::build(r), "megatron-param");
-  int parts = 0;
+  int parts = 0, own = 0;
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
+    own += is_own_piece(op.origins.front()) ? 1 : 0;
     if (!op.communication || !is_part(op)) continue;
     ++parts;
+    // Rings of 8 ranks exchange gathers in 7 steps, here in 8 parts.
+    if (gathers_rows_of_others(op)) {
+      EXPECT_EQ(op.origins.front().of, 8) << describe(op);
+    }
     EXPECT_FALSE(plan.issues[i].blocking) << describe(op);
     EXPECT_FALSE(is_beside_products_in_megatron(op)) << describe(op);
   }
   EXPECT_GT(parts, 0);
+  EXPECT_GT(own, 0);  // where the cost model finds that faster
   ASSERT_EQ(verdict(plan), "safe");
 }
 

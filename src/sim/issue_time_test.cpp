@@ -50,6 +50,22 @@ TEST(IssueTime, AHostThatIsFastEnoughCostsNothingButTheFirstKernel) {
   EXPECT_NEAR(with - without, 2 * 2 * 100, 1);  // two micro-batches of two blocks
 }
 
+// Gathers that take far longer than the host needs for a layer: while compute waits for them, the host gets ahead, so
+// that only what it issues before the first gather costs time.
+TEST(IssueTime, IsHiddenWhileRowsOfOthersArrive) {
+  const auto step = [](Nanos launch) {
+    PlanRequest r = request(small_gpt(4), parse_cluster("dgx-a100:1,gpus=2"), {.tp = 2, .sequence_parallel = true}, 1);
+    issue_at_once(r);
+    for (LevelSpec& level : r.cluster.levels) level.latency = Nanos{10'000'000};
+    for (auto& [name, device] : r.profile.devices) device.launch = launch;
+    return simulated(r, "nanotron").period_ns;
+  };
+  const double slow =
+      step(Nanos{20'000});  // a layer has about 40 kernels: 0.8 ms in 10 gathers and reductions of 10 ms
+  EXPECT_GT(slow, step(Nanos{0}));
+  EXPECT_LT(slow - step(Nanos{0}), 2e6);
+}
+
 TEST(IssueTime, AfterAPipelineMessageTheHostStartsAnew) {
   PlanRequest r = request(small_gpt(4), parse_cluster("dgx-a100:1,gpus=2"), {.pp = 2}, 1);
   issue_at_once(r);

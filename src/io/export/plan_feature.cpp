@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/own_rows.hpp"
 #include "plan/late.hpp"
 #include "plan/woven_passes.hpp"
 
@@ -184,6 +185,7 @@ TransferFacts transfer_facts(const Plan& plan) {
   TransferFacts facts;
   for (const OpId id : plan.graph.operations.ids()) {
     const Operation& op = plan.graph.op(id);
+    facts.tensor_parallel_parts |= op.origins.size() == 1 && is_own_piece(op.origins.front());
     if (!op.is_transfer()) continue;
     const bool beside = !plan.issues[id].blocking;
     const GroupKind group = op.communication->group;

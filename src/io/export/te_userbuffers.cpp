@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "graph/own_rows.hpp"
 #include "io/export/export_writers.hpp"
 
 namespace weft {
@@ -13,7 +14,7 @@ namespace {
 
 // How a product's transfer runs in the plan.
 struct ProductOverlap {
-  std::int64_t parts = 1;
+  std::int64_t parts = 1;  // of the transfer
   bool beside_compute = false;
 };
 
@@ -68,10 +69,12 @@ void write_product(ExportSheet& sheet, const std::string& product, const Product
   if (method == "pipeline") sheet.line(fmt::format("  num_splits: {}", overlap.parts));
   const std::int32_t blocks = sheet.plan().thread_blocks;
   if (blocks > 0 && method != "ring_exchange") sheet.line(fmt::format("  num_sm: {}", blocks));
-  if (method == "ring_exchange" && overlap.parts != sheet.layout().tp) {
+  const std::int64_t exchanged = ring_exchange_pieces(sheet.layout().tp);
+  if (method == "ring_exchange" && overlap.parts != exchanged) {
     sheet.leaves_out(Feature::tensor_parallel_parts,
-                     fmt::format("ring_exchange has tp = {} parts, the plan has {} of {}", sheet.layout().tp,
-                                 overlap.parts, product));
+                     fmt::format("ring_exchange of tp = {} is planned in {} parts beside the own rows, the plan has {} "
+                                 "of {}",
+                                 sheet.layout().tp, exchanged, overlap.parts, product));
   }
 }
 

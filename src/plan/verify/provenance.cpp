@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_mover.hpp"
+#include "graph/own_rows.hpp"
 #include "graph/transfer_program.hpp"
 #include "plan/shared_queues.hpp"
 #include "plan/verify/legs.hpp"
@@ -98,9 +99,11 @@ std::optional<Violation> check_part(const StepGraph& whole, const Operation& op,
     return violation(fmt::format("{} carries out pieces {}..{} of {} of its origin, not the whole", where, part.begin,
                                  part.end, part.of));
   }
-  if (part.axis < kTokenAxis || part.axis > kCapacityAxis || part.begin < 0 || part.begin >= part.end ||
+  // The own rows and those of others are read from different values.
+  const bool own_and_others = part.axis == kOwnFirstAxis && part.begin == 0 && part.end > 1;
+  if (part.axis < kTokenAxis || part.axis > kOwnFirstAxis || part.begin < 0 || part.begin >= part.end ||
       part.end > part.of || part.of > kMaxCuts || (!source.per_micro_batch && part.axis != kTokenAxis) ||
-      (whole_pieces_only(source) && !may_be_cut_into(whole, source, part.of, part.axis)) ||
+      own_and_others || (whole_pieces_only(source) && !may_be_cut_into(whole, source, part.of, part.axis)) ||
       part_size(whole, source, part) < 1) {
     return violation(fmt::format("{} carries out pieces {}..{} of {} of its origin, which is no part of it", where,
                                  part.begin, part.end, part.of));
@@ -125,7 +128,7 @@ std::optional<Violation> check_operation(const StepGraph& whole, const StepGraph
       return violation(
           fmt::format("{} claims to carry out '{}', which is another kind of operation", where, describe(source)));
     }
-    add(expected, source);
+    add(expected, is_own_piece(origin) ? reading_own_shard(whole, source) : source);
   }
   if (is_part(op)) {
     expected.size = part_size(whole, whole.op(op.origins.front().operation), op.origins.front());

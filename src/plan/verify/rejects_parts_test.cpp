@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/overlap.hpp"
@@ -150,6 +151,65 @@ TEST_F(RejectsParts, NothingWherePartsHaveQueuesOfTheirOwn) {
   plan_.issues[parts()[1]].queue = plan_.classes.front().queues.last_id();
   EXPECT_EQ(verdict(plan_), "safe");
   EXPECT_EQ(test::find_damage(plan_, 7, 5).value_or("safe"), "safe");
+}
+
+// The product of rows that a rank holds itself, while a gather brings those of others.
+class RejectsOwnRows : public ::testing::Test {
+ protected:
+  Plan plan_ = make_plan(request_, test::build(request_), "nanotron");
+
+  Operation& own(Role role) {
+    for (Operation& op : plan_.graph.operations) {
+      if (op.role == role && op.layer == 0 && is_own_piece(op.origins.front())) return op;
+    }
+    ADD_FAILURE() << "no own rows";
+    return plan_.graph.operations[OpId{0}];
+  }
+
+ private:
+  static inline const PlanRequest request_ =
+      test::request(test::small_gpt(2), parse_cluster("dgx-a100:1"), {.tp = 2, .sequence_parallel = true}, 2);
+};
+
+TEST_F(RejectsOwnRows, NothingOfTheOriginal) {
+  EXPECT_EQ(verdict(plan_), "safe");
+  EXPECT_EQ(test::find_damage(plan_, 5, 5).value_or("safe"), "safe");
+}
+
+TEST_F(RejectsOwnRows, OnesThatReadTheGatheredRows) {
+  Operation& product = own(Role::qkv);
+  product = reading_gathered_rows(plan_.graph, product);
+  EXPECT_NE(verdict(plan_).find("does not read what its origins read"), std::string::npos) << verdict(plan_);
+}
+
+TEST_F(RejectsOwnRows, RowsOfOthersThatReadTheShard) {
+  for (Operation& op : plan_.graph.operations) {
+    const Origin& part = op.origins.front();
+    if (op.role == Role::ffn_out && part.axis == kOwnFirstAxis && part.begin == 1)
+      op = reading_own_shard(plan_.graph, op);
+  }
+  EXPECT_NE(verdict(plan_).find("does not read what its origins read"), std::string::npos) << verdict(plan_);
+}
+
+TEST_F(RejectsOwnRows, OnesOfAnotherSize) {
+  own(Role::ffn_in).key.dims[0] -= 1;
+  EXPECT_NE(verdict(plan_), "safe");
+}
+
+TEST_F(RejectsOwnRows, OwnAndOthersInOnePart) {
+  Operation& product = own(Role::attention_out);
+  product.origins.front().end = 2;
+  product.origins.front().of = 3;
+  EXPECT_NE(verdict(plan_).find("no part of it"), std::string::npos) << verdict(plan_);
+}
+
+TEST_F(RejectsOwnRows, AProductThatReadsNothingGathered) {
+  for (Operation& op : plan_.graph.operations) {
+    if (op.role != Role::attention_out || op.phase != Phase::forward || op.layer != 0) continue;
+    op.origins.front().axis = kOwnFirstAxis;
+    op.origins.front().of = 2;
+  }
+  EXPECT_NE(verdict(plan_), "safe");
 }
 
 TEST(RejectsPartsOfSeveralClasses, NumbersThatDoNotPairUp) {

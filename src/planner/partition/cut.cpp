@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
 
 namespace weft {
 namespace {
@@ -37,8 +38,9 @@ class OperationCutter {
     }
     const OpId origin = op.origins.front().operation;
     for (std::int64_t i = 0; i < cut.parts; ++i) {
-      Operation part = op;
-      part.origins = {{origin, cut.axis, i, i + 1, cut.parts}};
+      const Origin piece{origin, cut.axis, i, i + 1, cut.parts};
+      Operation part = is_own_piece(piece) ? reading_own_shard(whole_, op) : op;
+      part.origins = {piece};
       part.part = static_cast<std::int32_t>(i);
       part.key.dims[0] = part_size(whole_, whole_.op(origin), part.origins.front());
       if (part.communication) part.communication->bytes = {part.key.dims[0]};

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
+#include "planner/partition/own_row_cuts.hpp"
 #include "planner/partition/row_choice.hpp"
 
 namespace weft {
@@ -55,6 +58,38 @@ std::vector<Pair> pairs_of(const StepGraph& graph, const Transformer& model) {
   return result;
 }
 
+// Returns the gather of a pair and what reads it; nothing where the communication of the pair is a reduction.
+std::optional<GatheredPair> gathered_pair(const StepGraph& graph, const Pair& pair) {
+  GatheredPair result;
+  for (const OpId id : pair) {
+    if (!graph.op(id).is_transfer()) {
+      result.products.push_back(id);
+    } else if (gathers_rows_of_others(graph.op(id)) && !result.gather.valid()) {
+      result.gather = id;
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (!result.gather.valid()) return std::nullopt;
+  return result;
+}
+
+double whole_seconds(const StepGraph& graph, const CostModel& cost, const Pair& pair) {
+  double sum = 0;
+  for (const OpId id : pair) sum += seconds(cost.alone(graph.op(id)));
+  return sum;
+}
+
+void exchange_where_faster(const StepGraph& graph, const CostModel& cost, const Pair& pair,
+                           const GatheredPair& gathered, LayerCuts& cuts) {
+  std::int64_t pieces = ring_exchange_pieces(graph.tokens.shards);
+  while (pieces > 1 && !may_be_exchanged(graph, gathered, pieces)) pieces /= 2;
+  if (!may_be_exchanged(graph, gathered, pieces)) return;
+  if (exchanged_seconds(graph, cost, gathered, pieces) < whole_seconds(graph, cost, pair)) {
+    cut_for_exchange(gathered, pieces, cuts);
+  }
+}
+
 // All but the first part of the shorter of the two are hidden.
 double pipelined_seconds(const StepGraph& graph, const CostModel& cost, const Pair& pair, std::int32_t parts) {
   double transfer = 0, compute = 0;
@@ -89,6 +124,10 @@ std::int32_t best_parts(const StepGraph& graph, const CostModel& cost, const Pai
 LayerCuts userbuffer_cuts(const StepGraph& graph, const Transformer& model, const CostModel& cost) {
   LayerCuts cuts = no_cuts(graph);
   for (const Pair& pair : pairs_of(graph, model)) {
+    if (const std::optional<GatheredPair> gathered = gathered_pair(graph, pair)) {
+      exchange_where_faster(graph, cost, pair, *gathered, cuts);
+      continue;
+    }
     const std::int32_t parts = best_parts(graph, cost, pair);
     for (const OpId id : pair) cuts.parts[id.index()] = parts;
   }

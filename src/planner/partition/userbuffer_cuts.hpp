@@ -1,7 +1,8 @@
-// Megatron's --tp-comm-overlap, which is Transformer Engine's userbuffers: a gather is pipelined with the product that
-// reads it, a product with the reduction that reads it. This holds for the four communications of a layer's forward and
-// for the gathers in front of its row-parallel linears' backward; what the column-parallel ones communicate in backward
-// runs beside their products whole, with userbuffers or without (schedule/overlap_linear.hpp).
+// Megatron's --tp-comm-overlap, which is Transformer Engine's userbuffers. The gathers of a layer's forward, and those
+// in front of its row-parallel linears' backward, are exchanged around the ring of tensor-parallel ranks: a rank
+// multiplies its own rows first, then part by part what arrives (method `ring_exchange`). The reductions of forward are
+// pipelined with the product before them (`pipeline`). What the column-parallel linears communicate in backward runs
+// beside their products whole (`bulk`), with userbuffers or without (schedule/overlap_linear.hpp).
 #pragma once
 
 #include "cost/cost_model.hpp"
@@ -9,8 +10,9 @@
 
 namespace weft {
 
-// Cuts each pair into 1, 2, 4 or 8 parts, whichever takes least by modelled cost: users set the number for each product
-// (--tp-comm-overlap-cfg), and leave a pair whole where small products cost more than is hidden.
+// A gather is exchanged in ring_exchange_pieces(tp) parts beside the own rows, a reduction cut into 1, 2, 4 or 8,
+// whichever takes least by modelled cost: users set the number for each product (--tp-comm-overlap-cfg), and leave a
+// pair whole where small products cost more than is hidden.
 LayerCuts userbuffer_cuts(const StepGraph& graph, const Transformer& model, const CostModel& cost);
 
 }  // namespace weft

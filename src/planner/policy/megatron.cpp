@@ -26,7 +26,7 @@ Overlap with_layer_overlap(Overlap overlap, const PlanRequest& request, const St
     const Cluster cluster(request.cluster);
     const CostModel cost(graph, cluster, request.profile, request.programs);
     overlap.partition.layers = userbuffer_cuts(graph, request.model, cost);
-    overlap.beside.cut_transfers = overlap.order.parts_in_turn = true;
+    overlap.beside.cut_transfers = overlap.beside.own_rows_first = overlap.order.parts_in_turn = true;
   }
   // One micro-batch has no other to hide behind.
   if (options.overlap_moe_expert_parallel_comm && request.layout.micro_batches() > 1) {

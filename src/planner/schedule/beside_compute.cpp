@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/operation_part.hpp"
+#include "graph/own_rows.hpp"
 #include "planner/schedule/blocks.hpp"
 #include "planner/schedule/overlap_linear.hpp"
 
@@ -71,6 +72,12 @@ void overlap_cut_transfers(Plan& plan) {
   }
 }
 
+void overlap_gathers_with_own_rows(Plan& plan) {
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    if (gathers_rows_of_others(plan.graph.operations[i])) plan.issues[i].blocking = false;
+  }
+}
+
 void overlap_expert_parallel(Plan& plan, bool wait_for_last_part) {
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
@@ -83,7 +90,8 @@ void overlap_expert_parallel(Plan& plan, bool wait_for_last_part) {
 
 bool is_beside(const Operation& tensor_parallel, const BesideCompute& beside) {
   return beside.tensor_parallel || (beside.linear_backward && is_of_linear_backward(tensor_parallel)) ||
-         (beside.cut_transfers && is_part(tensor_parallel));
+         (beside.cut_transfers && is_part(tensor_parallel)) ||
+         (beside.own_rows_first && gathers_rows_of_others(tensor_parallel));
 }
 
 }  // namespace
@@ -98,6 +106,7 @@ void let_run_beside_compute(Plan& plan, const BesideCompute& beside) {
   overlap_once_a_step(plan, beside);
   if (beside.tensor_parallel) overlap_tensor_parallel(plan);
   if (beside.cut_transfers) overlap_cut_transfers(plan);
+  if (beside.own_rows_first) overlap_gathers_with_own_rows(plan);
   if (beside.expert_parallel) overlap_expert_parallel(plan, beside.wait_for_last_part);
   if (beside.linear_backward) overlap_linear_backward(plan);
 }

@@ -16,6 +16,7 @@ struct BesideCompute {
   bool tensor_parallel = false;  // the traffic of tensor parallelism within layers
   bool linear_backward = false;  // of that traffic only what schedule/overlap_linear.hpp names
   bool cut_transfers = false;    // of that traffic what PartitionChoice::layers cuts
+  bool own_rows_first = false;   // of that traffic the gathers whose readers begin with own rows (graph/own_rows.hpp)
   bool expert_parallel = false;  // the all-to-alls of experts
   // Compute waits for the last part of the gradients that return to their tokens: weight gradients do not hide it.
   bool wait_for_last_part = false;
