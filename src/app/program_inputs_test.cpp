@@ -129,10 +129,11 @@ TEST_F(Programs, DeviceMapsAreSearchedOnATopology) {
               {"from": "c", "to": "b", "bandwidth": "5MB/s", "latency": "50us"},
               {"from": "b", "to": "d", "bandwidth": "25MB/s", "latency": "50us"}]})");
   const auto step = [&](const std::string& layout, const std::string& map) {
-    const CliResult plan = weft_cli(fmt::format(
-        "plan --layers 4 --hidden 64 --heads 4 --seq 64 --micro-batch 2 --global-batch 8 --cluster local:4,nic=10Gb/s "
-        "--policy priority --cache none --json {} --topology {} {}",
-        layout, line, map));
+    const CliResult plan =
+        weft_cli(fmt::format("plan --layers 4 --hidden 64 --heads 4 --seq 64 --micro-batch 2 --global-batch 8 --vocab "
+                             "128 --cluster local:4,nic=10Gb/s "
+                             "--policy priority --cache none --json {} --topology {} {}",
+                             layout, line, map));
     EXPECT_EQ(plan.code, kOk) << plan.err;
     return nlohmann::json::parse(plan.out)["policies"]["priority"]["step_s"].get<double>();
   };
@@ -155,7 +156,7 @@ TEST_F(Programs, ARunOnATopologyWithADeviceMapTrainsAsOneRankDoes) {
                  {"name": "d", "kind": "device"}],
     "links": [{"from": "a", "to": "c", "bandwidth": "100MB/s"}, {"from": "c", "to": "b", "bandwidth": "50MB/s"},
               {"from": "b", "to": "d", "bandwidth": "100MB/s"}, {"from": "d", "to": "a", "bandwidth": "100MB/s"}]})");
-  const std::string shape = "--layers 4 --hidden 32 --heads 4 --seq 16 --global-batch 8 ";
+  const std::string shape = "--layers 4 --hidden 32 --heads 4 --seq 16 --vocab 128 --global-batch 8 ";
   const auto losses_of = [&](const CliResult& run) {
     EXPECT_EQ(run.code, kOk) << run.err;
     return nlohmann::json::parse(run.out)["policies"].front()["losses"].get<std::vector<double>>();
@@ -198,7 +199,9 @@ TEST(DeviceMapSearch, GivesStagesOnSlowDevicesFewerLayers) {
   for (int slow = 0; slow < 4; ++slow) {
     for (int fast = 0; fast < 4; ++fast) {
       const bool differ = (device[slow] == 1 || device[slow] == 2) && (device[fast] == 0 || device[fast] == 3);
-      if (differ) EXPECT_LT(layers[slow], layers[fast]) << line;
+      if (differ) {
+        EXPECT_LT(layers[slow], layers[fast]) << line;
+      }
     }
   }
 }
