@@ -24,7 +24,8 @@ RANKS = [str(ROOT / "tools" / "gpu_ranks.sh"), "2"]
 PYTHON = [sys.executable, "-B"]
 PARTS = {
     "losses": (120, [*RANKS, *PYTHON, "bench/pytorch_gpu_job.py"]),
-    "ddp": (150, [*PYTHON, "bench/pytorch_vs_ddp.py", "--gpu", "--communicators", "0,1,2,3", "--seconds", "90"]),
+    "ddp": (150, [*PYTHON, "bench/pytorch_vs_ddp.py", "--gpu", "--communicators", "0,1,2,3", "--steps", "20",
+                  "--search-steps", "6", "--seconds", "100"]),
     "fsdp": (150, [*PYTHON, "bench/fsdp2_hooks_check.py"]),
     "backend": (180, [*PYTHON, "tests/pytorch_test.py", "backend"]),
 }
