@@ -66,7 +66,7 @@ def trained(options, kind, rank):
         for block in model.blocks:
             fully_shard(block)
         fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **({"fused": True} if options.device == "cuda" else {}))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     hooks = weft.FsdpHooks(model, optimizer, communicators=int(communicators)) if word == "hooks" else None
     if word == "zero3":
         model, optimizer = weft.overlap(model, optimizer, shard="zero3", communicators=int(communicators))

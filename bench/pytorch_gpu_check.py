@@ -24,14 +24,15 @@ RANKS = [str(ROOT / "tools" / "gpu_ranks.sh"), "2"]
 PYTHON = [sys.executable, "-B"]
 PARTS = {
     "losses": (120, [*RANKS, *PYTHON, "bench/pytorch_gpu_job.py"]),
-    "ddp": (150, [*PYTHON, "bench/pytorch_vs_ddp.py", "--gpu", "--communicators", "0,1,2,3", "--seconds", "90"]),
+    "ddp": (150, [*PYTHON, "bench/pytorch_vs_ddp.py", "--gpu", "--communicators", "0,1,2,3", "--steps", "20",
+                  "--search-steps", "6", "--seconds", "100"]),
     "fsdp": (150, [*PYTHON, "bench/fsdp2_hooks_check.py"]),
     "backend": (180, [*PYTHON, "tests/pytorch_test.py", "backend"]),
 }
 
 
 def run(name, limit, command):
-    """Whether it ended well, in time. Everything that it started ends with it."""
+    """How it ended: "", "failed" or "skipped". Everything that it started ends with it."""
     print(f"\n== {name}: {' '.join(command)}", flush=True)
     begin = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
@@ -47,16 +48,16 @@ def run(name, limit, command):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     print(f"== {name}: {words}, {time.monotonic() - begin:.0f} s", flush=True)
-    return code in (0, 77)
+    return {0: "", 77: "skipped"}.get(code, "failed")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="all unless some are named")
     parts = parser.parse_args().parts or list(PARTS)
-    failed = [name for name in PARTS if name in parts and not run(name, *PARTS[name])]
-    print(f"\nfailed: {', '.join(failed)}" if failed else "\nall parts ran")
-    return 1 if failed else 0
+    ends = {name: run(name, *PARTS[name]) for name in PARTS if name in parts}
+    print("\n" + ", ".join(f"{name}: {end or 'ran'}" for name, end in ends.items()))
+    return 1 if "failed" in ends.values() else 0
 
 
 if __name__ == "__main__":

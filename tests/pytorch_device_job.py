@@ -2,7 +2,10 @@
 zero2 or zero3. Transfers are torch.distributed's, over the backend "weft", which has all collectives; streams are not there. The cases of
 pytorch_job.py that use every parameter in every step, against DistributedDataParallel on the same data."""
 
+import collections
+import contextlib
 import sys
+import time
 
 import pytorch_job as job
 import pytorch_replan_job as replan
@@ -14,6 +17,66 @@ from weft.torch.rehearsal import CHOICES
 from weft.torch.torch_wire import TorchWire, Wish
 
 LANES = 2
+
+
+class FakeStream:
+    """A stream of a GPU that has always caught up, so that the code for streams runs here too. Counts what it is asked."""
+
+    calls: collections.Counter = collections.Counter()
+
+    def __init__(self, *_, **__):
+        pass
+
+    def wait_stream(self, other):
+        assert isinstance(other, FakeStream)
+        self.calls["wait_stream"] += 1
+
+    def wait_event(self, event):
+        assert isinstance(event, FakeEvent)
+        self.calls["wait_event"] += 1
+
+    def record_event(self):
+        return FakeEvent()
+
+
+class FakeEvent:
+    def __init__(self, **_):
+        self.moment = time.perf_counter()
+
+    def record(self):
+        self.moment = time.perf_counter()
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, later):
+        return 1e3 * (later.moment - self.moment)
+
+
+def on_fake_streams():
+    """From now on wires behave as on a GPU."""
+    real_zeros, real_init = torch.zeros, TorchWire.__init__
+    here = FakeStream()
+    torch.cuda.Stream, torch.cuda.Event, torch.cuda.synchronize = FakeStream, FakeEvent, lambda *_: None
+    torch.cuda.current_stream, torch.cuda.stream = lambda *_: here, lambda stream: contextlib.nullcontext()
+    torch.Tensor.record_stream = lambda self, stream: FakeStream.calls.update(["record_stream"])
+    torch.zeros = lambda *values, pin_memory=False, **named: real_zeros(*values, **named)  # only GPUs' hosts pin memory
+
+    def init(self, rank, ranks, device, lanes=0):
+        real_init(self, rank, ranks, device, lanes)
+        self.on_gpu, self.update_stream, self.gather_stream = True, FakeStream(), FakeStream()
+    TorchWire.__init__ = init
+
+
+def streams(rank):
+    """The code for streams trains DDP's losses where streams do nothing: it says nothing about their order."""
+    on_fake_streams()
+    job.compare(job.Case("a GPT, with streams", lambda: job.peer_gpt.Gpt(job.Sizes), job.gpt_loss, steps=12), rank)
+    for level in weft.LEVELS:
+        case = job.Case("layers, with streams", shard.Layers, shard.layers_loss, steps=12)
+        job.compare(case, rank, level)
+    assert min(FakeStream.calls[name] for name in ("wait_stream", "wait_event", "record_stream")) > 0, FakeStream.calls
+    print(f"case: streams: {dict(FakeStream.calls)}", flush=True)
 
 
 def overlap(model, optimizer, *, plan=None, shard=None, across_steps=True, lanes=LANES):
@@ -67,6 +130,7 @@ def main():
             rehearses(rank)
             replan.replans(rank)
             replan.stands_aside(rank)
+            streams(rank)
     else:
         for case in filter(uses_everything, shard.CASES if ranks == 2 else shard.CASES[3:4]):
             job.compare(case, rank, part)

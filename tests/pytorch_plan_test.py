@@ -166,6 +166,10 @@ class StandingAside(unittest.TestCase):
         self.assertTrue(plan_aside(chain(2, 1000, 0.0, latency=0.99 * limit), 2).aside)
         self.assertIsNone(plan_aside(chain(2, 1000, 0.0, latency=1.01 * limit), 2))
 
+    def test_gradients_travel_in_as_few_transfers_as_there_may_be(self):
+        # 40 layers of a mebibyte in transfers of at most 16 MiB.
+        self.assertEqual(len(plan_aside(chain(40, MIB // 4, 0.0), 2).transfers), 3)
+
     def test_it_is_kept_in_files(self):
         plan = plan_aside(chain(2, 1000, 0.0), 2)
         self.assertEqual(read_plan(plan.to_json()), plan)

@@ -189,7 +189,10 @@ class FsdpHooks:
         wire = TorchWire(dist.get_rank(), dist.get_world_size(), self._device)
         bytes_of_step = [Parameter(p.name, 3 * p.elements // 2, p.element_bytes, p.element_type, p.needed, p.ready)
                          for p in self.profile.parameters]
-        rehearse(wire, Profile(bytes_of_step, self.profile.compute, 0.0, 0.0, 0.0))
+        # Measured steps wait for each of their three transfers.
+        last = max((p.ready for p in self.profile.parameters), default=0.0)
+        moved = 3 * sum(p.bytes for p in self.profile.parameters) * self.profile.wire_per_byte / 2
+        rehearse(wire, Profile(bytes_of_step, max(last - moved, 0.3 * last), 0.0, 0.0, 0.0))
         self.communicators, self._thread_blocks = wire.lanes, wire.thread_blocks
         wire.close()
 

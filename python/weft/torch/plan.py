@@ -285,13 +285,21 @@ def exposed_after_backward(profile: Profile) -> float:
     return sum(profile.seconds_on_wire(_transfer_bytes(profile.parameters, transfer)) for transfer in transfers)
 
 
+def transfers_after_backward(profile: Profile) -> List[Transfer]:
+    """All gradients, in as few transfers as there may be."""
+    order = sorted(range(len(profile.parameters)), key=lambda index: profile.parameters[index].ready)
+    types = dict.fromkeys(profile.parameters[index].element_type for index in order)
+    return [transfer for kind in types for transfer in
+            _cut(profile, [index for index in order if profile.parameters[index].element_type == kind], TRANSFER_SIZES[-1])]
+
+
 def plan_aside(profile: Profile, ranks: int) -> Optional[Plan]:
     """A plan that does next to nothing, where all communication is less than NOTHING_TO_GAIN of the step; else None."""
     exposed = exposed_after_backward(profile)
     alone = profile.compute + profile.update_per_byte * sum(parameter.bytes for parameter in profile.parameters)
     if not exposed <= NOTHING_TO_GAIN * (alone + exposed):
         return None
-    transfers = transfers_of(profile, TRANSFER_SIZES[-1])
+    transfers = transfers_after_backward(profile)
     facts = {"compute_s": profile.compute, "update_s_per_byte": profile.update_per_byte, "transfer_bytes": TRANSFER_SIZES[-1],
              "wire_latency_s": profile.wire_latency, "wire_s_per_byte": profile.wire_per_byte}
     return Plan(ranks, False, 1, list(profile.parameters), transfers, alone + exposed, facts, aside=True)
