@@ -11,6 +11,7 @@
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/run/checkpoint_options.hpp"
+#include "app/run/loss_comparison.hpp"
 #include "app/run/run_files.hpp"
 #include "app/run/run_progress.hpp"
 #include "app/run/run_ranks.hpp"
@@ -67,6 +68,11 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   options.lengths = lengths;
   read_checkpoint_options(flags, options);
   if (reports) require_outputs_can_be_written(flags, {"out", "record"});
+  std::optional<EarlierLosses> earlier;
+  if (const auto file = flags.text("losses-of")) {
+    if (!lengths.empty()) fail("--losses-of {}: is not for --lengths yet", *file);
+    if (reports) earlier = read_earlier_losses(*file);
+  }
   if (options.checkpoint) hold_stop_signals();
   const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
   if (!lengths.empty() && options.inputs.cluster.execution == kPacedGpuRanks) {
@@ -89,7 +95,8 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   }
   if (!reports) return kOk;
   if (session.finished()) return say_finished(options, session.first_step(), flags.is_set("json"), out, err);
-  const nlohmann::ordered_json json = run_json_report(session.study());
+  nlohmann::ordered_json json = run_json_report(session.study());
+  if (earlier) add_loss_comparison(session.study(), *earlier, json);
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) {
     written = write_run_files(session.study(), *folder);
@@ -99,7 +106,9 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
-    out << run_text_report(session.study(), columns_of(out)) << written_line(written);
+    out << run_text_report(session.study(), columns_of(out));
+    if (earlier) out << loss_comparison_text(session.study(), *earlier);
+    out << written_line(written);
   }
   return session.study().plan.failed.empty() ? kOk : kAnswerIsNo;
 }

@@ -296,6 +296,10 @@ void declare_run_flags(Flags& flags) {
   flags.value("eval-data", "FILE", "held-out text (default: the end of --data)", kTraining);
   flags.value("eval-share", "X", "share of --data that is its held-out end (default: 0.1)", kTraining);
   flags.value("record", "DIR", "keep weights, batches, gradients and losses for a check (docs/oracle.md)", kTraining);
+  flags.value("losses-of", "FILE",
+              "what --json of an earlier run printed: the report says how far losses are from its (without --compress, "
+              "say)",
+              kTraining);
   flags.value("processes", "N",
               "ranks as processes on this machine, joined by TCP, over real links (default: threads)");
   flags.value("device", "cpu|cuda",

@@ -33,6 +33,7 @@ std::string draw_memory(const FigureSubject& subject);
 std::string draw_sweep(const FigureSubject& subject);
 std::string draw_front(const FigureSubject& subject);
 std::string draw_collectives(const FigureSubject& subject);
+std::string draw_losses(const FigureSubject& subject);
 // Of the timelines, of which there is at least one.
 std::string draw_timeline(const FigureSubject& subject);
 std::string draw_pipeline(const FigureSubject& subject);

@@ -188,6 +188,20 @@ TEST(FigureViews, DrawTimelinesWhateverTheirNamesHold) {
   }
 }
 
+// Losses 4, 2, 3 and 3, 3: the axis goes from 2 to 4 + 5 % of 2, over 260 pixels. The second of three steps is drawn in
+// the middle, at 70 + 706 / 2 = 423.
+TEST(FigureViews, DrawLossesOverSteps) {
+  const Json summary = {{"policies", {{"int8", {{"losses", {4, 2, 3}}, {"compression_errors", {0.5, 0.25, 0.5}}}}}},
+                        {"earlier_losses", {{"file", "plain.json"}, {"losses", {3, 3}}}}};
+  const std::string svg = draw_losses({"a run", summary, "", {}});
+  expect_well_formed(svg);
+  EXPECT_EQ(count(svg, "stroke-linejoin"), 3U);
+  EXPECT_EQ(count(svg, ">plain.json<"), 1U);
+  EXPECT_EQ(count(svg, ">int8<"), 1U);
+  EXPECT_EQ(count(svg, "L423.00 "), 3U);
+  EXPECT_THROW(draw_losses({"a plan", {{"policies", {{"a", {{"step_s", 1}}}}}}, "", {}}), Error);
+}
+
 // What is no number is absent; nothing is drawn of it, and nothing breaks.
 TEST(FigureViews, StandSummariesThatAnyoneWrote) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -195,10 +209,12 @@ TEST(FigureViews, StandSummariesThatAnyoneWrote) {
       nullptr,
       Json::array(),
       3,
+      {{"policies", {{"a", {{"losses", {1e300}}}}, {"b", {{"losses", {1}}, {"compression_errors", "x"}}}}},
+       {"earlier_losses", 3}},
       {{"policies", 3}, {"sweep", "x"}, {"rows", {1, "x", nullptr}}},
       {{"best", 7},
        {"bound_s", "x"},
-       {"policies", {{"a", {{"step_s", nan}}}, {"b", nullptr}, {"c", {{"step_s", -1}}}}}},
+       {"policies", {{"a", {{"step_s", nan}, {"losses", {nan, 1}}}}, {"b", nullptr}, {"c", {{"step_s", -1}}}}}},
       {{"policies",
         {{"a", {{"step_s", 1e300}, {"compute_s", 1e300}, {"memory", {{{"bytes", 1e300}, {"terms", 5}}, 4}}}}}},
        {"sweep", {{"rows", {{{"keys", {{"tp", nullptr}}}, {"step_s", 1e-300}}, {{"keys", 4}, {"step_s", nan}}, 5}}}},
