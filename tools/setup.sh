@@ -29,6 +29,7 @@ optional=(       # Weft is built without what these give where they cannot be in
   'openmpi-bin|mpirun'
   'iproute2|tc'                   # emulated networks of namespaces
   'librsvg2-2|librsvg'            # figures as PNG and PDF
+  'coinor-libcbc3|cbc-solver'     # exact flows of all_to_alls
   'libtorch-dev|libtorch'         # the kernels of `weft run`
   'libopenblas0-pthread|openblas' # libtorch's matrix products; ten times slower with the reference BLAS
   'python3-torch|torch-in-python' # what the tests of training compare with
@@ -54,6 +55,9 @@ web=(            # the page of reports in a real browser; without these its test
   'npm|npm'
 )
 
+cbc-solver() {
+  compgen -G '/usr/lib/*/libCbcSolver.so.3' >/dev/null || compgen -G '/usr/lib*/libCbcSolver.so.3' >/dev/null
+}
 fuzzer-runtime() {
   command -v clang++-19 >/dev/null || return 1
   compgen -G "$(clang++-19 -print-resource-dir)/lib/*/libclang_rt.fuzzer*" >/dev/null

@@ -35,15 +35,17 @@ ordered_json step_row(const Instruction& step) {
 
 class ProgramReader {
  public:
-  ProgramReader() : kinds_(names_up_to(InstructionKind::nop)) {}
+  explicit ProgramReader(std::int64_t most_helpers)
+      : kinds_(names_up_to(InstructionKind::nop)), most_helpers_(most_helpers) {}
 
   Program read(const JsonObject& object) const {
-    object.allow_only(
-        std::vector<std::string>{"origin", "name", "collective", "ranks", "root", "pieces", "in_place", "programs"});
+    object.allow_only(std::vector<std::string>{"origin", "name", "collective", "ranks", "helpers", "root", "pieces",
+                                               "in_place", "programs"});
     Program program;
     program.name = object.string("name");
     program.spec.kind = static_cast<Collective>(object.one_of("collective", names_up_to(Collective::barrier)));
     program.spec.ranks = object.integer("ranks", 1, kMaxRanks);
+    const std::int64_t helpers = object.integer_or("helpers", 0, 0, most_helpers_);
     program.spec.root = object.integer_or("root", 0, 0, program.spec.ranks - 1);
     program.spec.pieces = object.integer("pieces", 1, kMaxSlots);
     program.in_place = object.boolean_or("in_place", false);
@@ -52,8 +54,9 @@ class ProgramReader {
     for (std::size_t r = 0; r < list.size(); ++r) {
       program.ranks.push_back(read_rank(JsonObject(list[r], fmt::format("{}: programs[{}]", object.where(), r))));
     }
-    if (std::ssize(program.ranks) != program.spec.ranks) {
-      object.reject("programs", fmt::format("an array of {} programs, one for every rank", program.spec.ranks));
+    if (std::ssize(program.ranks) != program.spec.ranks + helpers) {
+      object.reject("programs",
+                    fmt::format("an array of {} programs, one for every rank", program.spec.ranks + helpers));
     }
     return program;
   }
@@ -114,6 +117,7 @@ class ProgramReader {
   }
 
   std::vector<std::string> kinds_;
+  std::int64_t most_helpers_;
 };
 
 }  // namespace
@@ -123,6 +127,9 @@ ordered_json program_to_json(const Program& program) {
                       {"collective", name_of(program.spec.kind)},
                       {"ranks", program.spec.ranks},
                       {"pieces", program.spec.pieces}};
+  if (std::ssize(program.ranks) > program.spec.ranks) {
+    result["helpers"] = std::ssize(program.ranks) - program.spec.ranks;
+  }
   if (program.spec.root != 0) result["root"] = program.spec.root;
   if (program.in_place) result["in_place"] = true;
   result["programs"] = ordered_json::array();
@@ -152,7 +159,12 @@ ordered_json carried_to_json(const CarriedProgram& carried) {
 
 CarriedProgram carried_from_json(const json& value, const std::string& where) {
   const JsonObject object(value, where);
-  return {object.string("origin"), ProgramReader().read(object)};
+  return {object.string("origin"), ProgramReader(0).read(object)};
+}
+
+Program read_program_json(const std::string& text, const std::string& file_name) {
+  const json value = parse_json(text, file_name);
+  return ProgramReader(kMaxRanks).read(JsonObject(value, file_name));
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 
 #include "app/cli.hpp"
 #include "app/cluster/topology_inputs.hpp"
+#include "app/collective/program_file.hpp"
 #include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
@@ -26,7 +27,6 @@
 #include "cluster/presets.hpp"
 #include "io/cluster_json.hpp"
 #include "io/json/enum_names.hpp"
-#include "io/msccl/msccl_xml.hpp"
 #include "study/collective/collective_bench.hpp"
 #include "study/collective/program_numbers.hpp"
 
@@ -112,9 +112,12 @@ BenchOptions read_options(const Flags& flags) {
 std::vector<BenchProgram> read_programs(const std::vector<std::string>& files, std::int64_t ranks) {
   std::vector<BenchProgram> programs;
   for (const std::string& file : files) {
-    const auto program = std::make_shared<const Program>(read_msccl_xml(read_text_file(file), file));
+    const auto program = std::make_shared<const Program>(read_program_file(file));
     if (program->spec.ranks != ranks) {
       fail("{}: the program is for {} ranks; there are {}", file, program->spec.ranks, ranks);
+    }
+    if (helpers_of(*program) > 0 && files.size() > 1) {
+      fail("{}: has steps in switches, which further ranks stand in for; give it alone", file);
     }
     if (const auto violation = first_violation(*program)) fail("{}: not safe: {}", file, *violation);
     programs.push_back({std::filesystem::path(file).stem().string(), program});
@@ -125,6 +128,16 @@ std::vector<BenchProgram> read_programs(const std::vector<std::string>& files, s
 // Without --collective, those of the files are timed.
 void add_programs(const Flags& flags, std::int64_t ranks, BenchOptions& options) {
   options.programs = read_programs(flags.texts(), ranks);
+  for (const BenchProgram& program : options.programs) options.stand_ins = helpers_of(*program.program);
+  if (options.stand_ins > 0 && options.cluster != nullptr) {
+    fail(
+        "--cluster: has no place for the {} rank{} that stand{} in for switches; without it they run at memory speed, "
+        "and weft collective synthesize --in-network --size says the time on the links",
+        options.stand_ins, options.stand_ins == 1 ? "" : "s", options.stand_ins == 1 ? "s" : "");
+  }
+  if (options.stand_ins > 0 && (flags.given("algorithm") || flags.is_set("overlap"))) {
+    fail("--{}: is not for a program with steps in switches", flags.given("algorithm") ? "algorithm" : "overlap");
+  }
   if (options.programs.empty() || flags.given("collective")) return;
   options.kinds.clear();
   for (const BenchProgram& program : options.programs) {
@@ -165,6 +178,10 @@ std::string described(const Launch& launch, const std::string& way, const std::o
                       const BenchOptions& options) {
   if (launch.kind == LaunchKind::mpi) return "processes under MPI, " + way;
   if (launch.kind == LaunchKind::tcp) return "processes, " + way;
+  if (options.stand_ins > 0) {
+    return fmt::format("threads at memory speed, {} more stand{} in for the switch{}", options.stand_ins,
+                       options.stand_ins == 1 ? "s" : "", options.stand_ins == 1 ? "" : "es");
+  }
   if (!cluster) return "threads at memory speed";
   const std::string slowed = options.slowdown == 1 ? "" : fmt::format(", slowed {} times", options.slowdown);
   return fmt::format("threads, links emulated: {}{}", cluster->spec().name, slowed);
@@ -374,10 +391,13 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   if (cluster && ranks != cluster->device_count())
     fail("--ranks {}: --cluster {} has {} devices", ranks, *flags.text("cluster"), cluster->device_count());
   add_programs(flags, processes ? launch.ranks : ranks, options);
+  if (processes && options.stand_ins > 0) {
+    fail("a program with steps in switches is run by threads, some of which stand in for the switches: use --ranks");
+  }
   require_memory(options, processes ? 1 : ranks);
   if (flags.is_set("overlap") && (processes ? launch.ranks : ranks) == 1)
     fail("--overlap: one rank has nothing to send");
-  world.ranks = ranks;
+  world.ranks = ranks + options.stand_ins;
   world.cluster = options.cluster;
   world.slowdown = options.slowdown;
   if (processes) world.agreed = agreed_settings(flags);

@@ -7,6 +7,8 @@
 #include "app/cli.hpp"
 #include "app/cluster/rank_words.hpp"
 #include "app/cluster/topology_inputs.hpp"
+#include "app/collective/exchange_report.hpp"
+#include "app/collective/program_file.hpp"
 #include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
@@ -17,8 +19,10 @@
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "collective/fuse.hpp"
+#include "collective/synthesis/switch_ranks.hpp"
 #include "collective/synthesis/synthesized_program.hpp"
 #include "io/msccl/msccl_xml.hpp"
+#include "io/program_json.hpp"
 #include "study/collective/program_numbers.hpp"
 #include "study/collective/sized_synthesis.hpp"
 
@@ -26,6 +30,7 @@ namespace weft {
 namespace {
 
 const std::vector<std::string> kSynthesized = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all"};
+const std::vector<std::string> kSolvers = {"auto", "none"};
 constexpr std::int64_t kMostParts = 64, kMostPieces = 1024;
 
 SynthesisRequest read_request(const Flags& flags) {
@@ -36,6 +41,7 @@ SynthesisRequest read_request(const Flags& flags) {
   request.in_place = flags.is_set("in-place");
   request.parts = flags.integer("parts", 1, kMostParts).value_or(request.parts);
   request.max_pieces = flags.integer("pieces", 1, kMostPieces).value_or(request.max_pieces);
+  request.in_network = flags.is_set("in-network");
   return request;
 }
 
@@ -61,15 +67,34 @@ std::vector<std::int64_t> ranks_inside(const Topology& topology, const GatherCut
 }
 
 // Why nothing is faster: the cut that the trees fill.
-std::string proof_in_words(const Topology& topology, const Synthesis& synthesis, Collective kind) {
-  if (kind == Collective::all_reduce) {
+std::string proof_in_words(const Topology& topology, const Synthesis& synthesis, Collective kind, bool in_network) {
+  const double bandwidth = static_cast<double>(synthesis.cut.out_bandwidth) * kBandwidthUnit;
+  const std::string inside = ranks_in_words(ranks_inside(topology, synthesis.cut));
+  if (kind == Collective::all_reduce && !in_network) {
     return "the buffer must leave every set of devices that a cut separates, and devices send 2 (N-1) buffers in all";
   }
-  const TreePacking& packing = synthesis.gather ? *synthesis.gather : *synthesis.scatter;
-  const double bandwidth = static_cast<double>(packing.cut.out_bandwidth) * kBandwidthUnit;
-  return fmt::format("{} of {} slices must {} ranks {} over {}", packing.cut.weight, packing.pieces.size(),
-                     kind == Collective::all_gather ? "leave" : "enter",
-                     ranks_in_words(ranks_inside(topology, packing.cut)), rate_in_words(bandwidth));
+  if (kind == Collective::all_reduce) {
+    return fmt::format("the whole buffer must leave rank{} {} over {}, wherever it is added up",
+                       inside.find_first_of(",-.") == std::string::npos ? "" : "s", inside, rate_in_words(bandwidth));
+  }
+  return fmt::format("{} of {} slices must {} ranks {} over {}", synthesis.cut.weight, synthesis.program.spec.ranks,
+                     kind == Collective::all_gather ? "leave" : "enter", inside, rate_in_words(bandwidth));
+}
+
+// Which switches take part, or that some could.
+std::string switches_in_words(const Topology& topology, const Synthesis& synthesis, const SynthesisRequest& request) {
+  if (!synthesis.switches.empty()) {
+    const bool is_root = synthesis.roots.back() >= synthesis.program.spec.ranks;
+    return fmt::format("switches take part as ranks {} to {}{}: {}\n", synthesis.program.spec.ranks,
+                       std::ssize(synthesis.program.ranks) - 1, is_root ? ", and sums are made there" : "",
+                       fmt::join(synthesis.switches, ", "));
+  }
+  if (request.in_network) return "switches that could take part would make it slower\n";
+  if (switch_ranks_for(topology, request.kind).empty()) return "";
+  return fmt::format("switches of this machine could {}: --in-network\n",
+                     request.kind == Collective::all_gather       ? "multicast"
+                     : request.kind == Collective::reduce_scatter ? "reduce"
+                                                                  : "reduce and multicast");
 }
 
 std::string synthesis_in_words(const Topology& topology, const Synthesis& synthesis, const SynthesisRequest& request) {
@@ -77,9 +102,10 @@ std::string synthesis_in_words(const Topology& topology, const Synthesis& synthe
   const ProgramSize size = size_of(synthesis.program);
   std::string words =
       fmt::format("{}: {} on {} ranks: {} trees, at most {} messages deep, {} pieces in {} part{}\n", topology.name,
-                  name_of(request.kind), packing.pieces.size(), packing.trees.size(), depth_of(packing),
+                  name_of(request.kind), synthesis.program.spec.ranks, packing.trees.size(), depth_of(packing),
                   synthesis.program.spec.pieces, request.parts, request.parts == 1 ? "" : "s");
-  if (synthesis.roots.size() < packing.pieces.size()) {
+  words += switches_in_words(topology, synthesis, request);
+  if (synthesis.switches.empty() && synthesis.roots.size() < packing.pieces.size()) {
     words +=
         fmt::format("sums are made at ranks {} only: the others' links are slower\n", ranks_in_words(synthesis.roots));
   }
@@ -87,7 +113,7 @@ std::string synthesis_in_words(const Topology& topology, const Synthesis& synthe
   words += fmt::format("{} (buffer over time, large buffers), {}\n", rate_in_words(1 / synthesis.seconds),
                        share > 1 - 1e-9 ? "the optimum" : fmt::format("{:.2f} % of what nothing beats", 100 * share));
   words += fmt::format("nothing is faster than {}: {}\n", rate_in_words(1 / synthesis.least_seconds),
-                       proof_in_words(topology, synthesis, request.kind));
+                       proof_in_words(topology, synthesis, request.kind, request.in_network));
   words +=
       fmt::format("program: {} blocks, {} instructions, proven for every timing\n", size.blocks, size.instructions);
   return words;
@@ -101,7 +127,8 @@ nlohmann::ordered_json synthesis_in_json(const Topology& topology, const Synthes
   json["version"] = kVersion;
   json["topology"] = topology.name;
   json["collective"] = name_of(request.kind);
-  json["ranks"] = packing.pieces.size();
+  json["ranks"] = synthesis.program.spec.ranks;
+  if (request.in_network) json["switches"] = synthesis.switches;
   json["pieces"] = synthesis.program.spec.pieces;
   json["parts"] = request.parts;
   json["trees"] = packing.trees.size();
@@ -109,8 +136,8 @@ nlohmann::ordered_json synthesis_in_json(const Topology& topology, const Synthes
   json["roots"] = synthesis.roots;
   json["bytes_per_s"] = 1 / synthesis.seconds;
   json["most_bytes_per_s"] = 1 / synthesis.least_seconds;
-  json["cut"] = {{"ranks", ranks_inside(topology, packing.cut)},
-                 {"bytes_per_s", static_cast<double>(packing.cut.out_bandwidth) * kBandwidthUnit}};
+  json["cut"] = {{"ranks", ranks_inside(topology, synthesis.cut)},
+                 {"bytes_per_s", static_cast<double>(synthesis.cut.out_bandwidth) * kBandwidthUnit}};
   json["blocks"] = size.blocks;
   json["instructions"] = size.instructions;
   return json;
@@ -119,6 +146,14 @@ nlohmann::ordered_json synthesis_in_json(const Topology& topology, const Synthes
 void write_program(const Flags& flags, const Program& program, Bytes least, Bytes most) {
   const auto file = flags.text("out");
   if (!file) return;
+  if (is_program_json(*file)) {
+    const std::string text = json_text(program_to_json(program));
+    write_text_file(*file, [&](std::ostream& json) { json << text << "\n"; });
+    return;
+  }
+  if (helpers_of(program) > 0) {
+    fail("--out {}: MSCCL's files know no steps in switches; give a name that ends in .json", *file);
+  }
   MscclOptions options;
   options.name = fmt::format("{}_synthesized_{}", name_of(program.spec.kind), program.spec.ranks);
   options.min_bytes = least.value;
@@ -142,8 +177,10 @@ std::vector<ProgramRef> read_rivals(const std::vector<std::string>& files, const
   return rivals;
 }
 
-std::string sizes_in_words(const Topology& topology, const std::vector<SizedSynthesis>& sizes) {
-  TextTable table({"size", "program", "time", "made", "generator", "ring", "tree", "file"});
+std::string sizes_in_words(const Topology& topology, const std::vector<SizedSynthesis>& sizes, bool in_network) {
+  std::vector<std::string> heads{"size", "program", "time", "made", "generator", "ring", "tree", "file"};
+  if (in_network) heads.emplace_back("in switches");
+  TextTable table(heads);
   for (const SizedSynthesis& sized : sizes) {
     const auto time_of = [&](const SizedCandidate* candidate) {
       return candidate != nullptr ? format_time(candidate->time) : std::string("-");
@@ -155,9 +192,16 @@ std::string sizes_in_words(const Topology& topology, const std::vector<SizedSynt
       return nullptr;
     };
     const SizedCandidate& best = sized.candidates.front();
-    table.add_row({format_bytes(sized.size), best.name, format_time(best.time),
-                   time_of(sized.best_of(ProgramOrigin::made)), time_of(sized.best_of(ProgramOrigin::generator)),
-                   time_of(named("ring")), time_of(named("tree")), time_of(sized.best_of(ProgramOrigin::file))});
+    std::vector<std::string> cells{format_bytes(sized.size),
+                                   best.name,
+                                   format_time(best.time),
+                                   time_of(sized.best_of(ProgramOrigin::made)),
+                                   time_of(sized.best_of(ProgramOrigin::generator)),
+                                   time_of(named("ring")),
+                                   time_of(named("tree")),
+                                   time_of(sized.best_of(ProgramOrigin::file))};
+    if (in_network) cells.push_back(time_of(sized.best_of(ProgramOrigin::in_network)));
+    table.add_row(cells);
   }
   return fmt::format("{}: simulated, alone on its links; the program of every row is proven\n{}", topology.name,
                      table.to_string());
@@ -189,12 +233,15 @@ int synthesize_for_sizes(const Flags& flags, const Topology& topology, const Syn
   if (request.kind == Collective::all_to_all && request.in_place) {
     fail("--in-place: an all_to_all is made for two buffers");
   }
+  if (request.kind == Collective::all_to_all && request.in_network) {
+    fail("--in-network: in an all_to_all there is nothing to add up or to copy");
+  }
   std::vector<SizedSynthesis> sizes;
   const std::vector<ProgramRef> rivals = read_rivals(flags.texts(), request, topology.devices().size());
   for (const std::string& text : split(*flags.text("size"), ',')) {
     const Bytes size = parse_bytes(text, "--size");
     if (size.value < 1) fail("--size {}: there is nothing to move", text);
-    sizes.push_back(synthesize_for_size(topology, {request.kind, request.in_place, size, rivals}));
+    sizes.push_back(synthesize_for_size(topology, {request.kind, request.in_place, size, rivals, request.in_network}));
     if (const auto violation = first_violation(sizes.back().candidates.front().program)) {
       throw UnsafePlan(fmt::format("the program for {} is wrong: {}", topology.name, *violation));
     }
@@ -202,7 +249,19 @@ int synthesize_for_sizes(const Flags& flags, const Topology& topology, const Syn
   if (flags.given("out") && sizes.size() > 1) fail("--out: takes one program; give one --size");
   write_program(flags, sizes.front().candidates.front().program, Bytes{0}, sizes.front().size);
   out << (flags.is_set("json") ? json_text(sizes_in_json(topology, request, sizes), 2) + "\n"
-                               : sizes_in_words(topology, sizes));
+                               : sizes_in_words(topology, sizes, request.in_network));
+  return kOk;
+}
+
+// What the links allow; whole chunks are cut for a --size.
+int say_exchange(const Flags& flags, const Topology& topology, std::ostream& out) {
+  for (const char* other : {"parts", "pieces", "out", "in-place", "in-network"}) {
+    if (flags.given(other)) fail("--{}: an all_to_all is made for a --size, e.g. --size 1MiB", other);
+  }
+  const bool weights = flags.one_of("solver", kSolvers) == 1;
+  const ExchangeFlow flow = exchange_flow(topology, weights ? FlowMethod::weights : FlowMethod::solver_if_there);
+  out << (flags.is_set("json") ? json_text(exchange_in_json(topology, flow), 2) + "\n"
+                               : exchange_in_words(topology, flow));
   return kOk;
 }
 
@@ -214,13 +273,15 @@ int run_collective_synthesize_command(const Arguments& arguments, std::ostream& 
               "weft collective synthesize --topology dgx1-v100 --collective all_gather --out dgx1.xml");
   flags.value("topology", "NAME|FILE", "what weft cluster show takes: dgx-a100:2, mi250, local:4, a file");
   flags.positionals("files", "with --size: programs as MSCCL XML to compare with");
-  flags.value("collective", "NAME", "all_gather (default), reduce_scatter, all_reduce, or with --size all_to_all");
+  flags.value("collective", "NAME", "all_gather (default), reduce_scatter, all_reduce, all_to_all");
   flags.value("size", "S,S,...", "buffers so large, latency counts: the fastest of many programs by simulation");
   flags.value("parts", "P", "messages are cut into so many that follow each other, for deep trees (default: 1)");
   flags.value("pieces", "K", "at most so many pieces of a rank travel on ways of their own (default: 64)");
   flags.toggle("in-place", "input and output are one buffer");
+  flags.toggle("in-network", "switches that reduce and multicast take part (NVLS, SHARP), as ranks of the program");
+  flags.value("solver", "auto|none", "all_to_all without --size: CBC where it is installed (default), or no solver");
   declare_topology_flags(flags);
-  flags.value("out", "FILE", "also write the program there as MSCCL XML");
+  flags.value("out", "FILE", "also write the program there: as MSCCL XML, or as JSON where the name ends in .json");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of words");
   flags.parse(arguments);
@@ -231,7 +292,7 @@ int run_collective_synthesize_command(const Arguments& arguments, std::ostream& 
   const Topology topology = find_topology(flags, *name);
   if (flags.given("size")) return synthesize_for_sizes(flags, topology, request, out);
   if (!flags.texts().empty()) fail("{}: files are compared for a --size", flags.texts().front());
-  if (request.kind == Collective::all_to_all) fail("--collective all_to_all: is made for a --size, e.g. --size 1MiB");
+  if (request.kind == Collective::all_to_all) return say_exchange(flags, topology, out);
   const Synthesis synthesis = synthesize(topology, request);
   if (const auto violation = first_violation(synthesis.program)) {
     throw UnsafePlan(fmt::format("the program for {} is wrong: {}", topology.name, *violation));

@@ -4,12 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/collective/program_file.hpp"
 #include "app/commands.hpp"
-#include "app/files.hpp"
 #include "app/flags.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
-#include "io/msccl/msccl_xml.hpp"
 #include "study/collective/program_numbers.hpp"
 
 namespace weft {
@@ -25,11 +24,15 @@ std::string in_words(const Verdict& verdict) {
   if (verdict.violation) return fmt::format("{}: not safe\n{}\n", verdict.file, *verdict.violation);
   const CollectiveSpec& spec = verdict.program.spec;
   const ProgramSize size = size_of(verdict.program);
+  const std::int64_t helpers = helpers_of(verdict.program);
+  const std::string switches = helpers == 0 ? ""
+                                            : fmt::format(" and {} switch{} that take{} part", helpers,
+                                                          helpers == 1 ? "" : "es", helpers == 1 ? "s" : "");
   return fmt::format(
-      "{}: safe: {} of {} piece{} {}on {} ranks, {} blocks, {} instructions: every piece where it belongs, every "
+      "{}: safe: {} of {} piece{} {}on {} ranks{}, {} blocks, {} instructions: every piece where it belongs, every "
       "contribution once, nobody waits for ever\n",
       verdict.file, name_of(spec.kind), spec.pieces, spec.pieces == 1 ? "" : "s",
-      verdict.program.in_place ? "in place " : "", spec.ranks, size.blocks, size.instructions);
+      verdict.program.in_place ? "in place " : "", spec.ranks, switches, size.blocks, size.instructions);
 }
 
 nlohmann::ordered_json in_json(const Verdict& verdict) {
@@ -43,6 +46,7 @@ nlohmann::ordered_json in_json(const Verdict& verdict) {
   json["collective"] = name_of(spec.kind);
   json["in_place"] = verdict.program.in_place;
   json["ranks"] = spec.ranks;
+  if (const std::int64_t helpers = helpers_of(verdict.program); helpers > 0) json["switches"] = helpers;
   json["pieces"] = spec.pieces;
   json["blocks"] = size.blocks;
   json["instructions"] = size.instructions;
@@ -52,10 +56,11 @@ nlohmann::ordered_json in_json(const Verdict& verdict) {
 }  // namespace
 
 int run_collective_verify_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream&) {
-  Flags flags("collective verify",
-              "Proves that programs in MSCCL XML compute their collective, or says what is wrong (exit code 1).",
-              "weft collective verify allreduce_ring.xml");
-  flags.positionals("files", "MSCCL XML files");
+  Flags flags(
+      "collective verify",
+      "Proves that programs in MSCCL XML or our JSON compute their collective, or says what is wrong (exit code 1).",
+      "weft collective verify allreduce_ring.xml");
+  flags.positionals("files", "MSCCL XML files, or JSON of weft collective synthesize --out");
   flags.toggle("json", "one JSON object instead of words");
   flags.parse(arguments);
   if (flags.texts().empty())
@@ -64,7 +69,7 @@ int run_collective_verify_command(const std::vector<std::string>& arguments, std
   // All are read before anything is printed: a bad file is an error, not half an answer.
   std::vector<Verdict> verdicts;
   for (const std::string& file : flags.texts()) {
-    Program program = read_msccl_xml(read_text_file(file), file);
+    Program program = read_program_file(file);
     auto violation = first_violation(program);
     verdicts.push_back({file, std::move(program), std::move(violation)});
   }

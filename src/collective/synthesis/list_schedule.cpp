@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <queue>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "cluster/topology_way.hpp"
 
@@ -20,6 +23,26 @@ bool passes_devices(const Topology& topology, const Way& way, std::int32_t from,
     }
     return false;
   });
+}
+
+// Where a rank sits.
+struct Seat {
+  std::int64_t node = -1;
+  std::int64_t gateway = -1;  // its number among those of the node; -1: it is none
+};
+
+std::vector<Seat> seats_of(const Topology& topology, std::int64_t gateways) {
+  std::map<std::int64_t, std::vector<std::size_t>> nodes;
+  std::vector<Seat> seats;
+  for (const std::int32_t device : topology.devices()) {
+    nodes[topology.vertices[device].node].push_back(seats.size());
+    seats.push_back({topology.vertices[device].node, -1});
+  }
+  for (const auto& [node, ranks] : nodes) {
+    const std::int64_t size = std::ssize(ranks), count = std::min(gateways, size);
+    for (std::int64_t i = 0; i < count; ++i) seats[ranks[i * size / count]].gateway = i;
+  }
+  return seats;
 }
 
 }  // namespace
@@ -85,12 +108,21 @@ double LinkCalendar::busiest(std::int32_t from, std::int32_t to) const {
 }
 
 std::vector<ScheduledMessage> schedule_to_all(const Topology& topology, const std::vector<std::int32_t>& sources,
-                                              double chunk_bytes) {
+                                              double chunk_bytes, const CrossingRules& rules) {
   LinkCalendar calendar(topology);
   const std::int32_t ranks = calendar.ranks();
   const auto chunks = static_cast<std::int64_t>(sources.size());
   std::vector<std::vector<double>> has(sources.size(), std::vector<double>(ranks, kNeverArrives));
   for (std::int64_t c = 0; c < chunks; ++c) has[c][sources[c]] = 0;
+  const std::vector<Seat> seats = seats_of(topology, rules.gateways);
+  std::set<std::pair<std::int64_t, std::int64_t>> entered;  // chunk, node
+  for (std::int64_t c = 0; c < chunks; ++c) entered.insert({c, seats[sources[c]].node});
+  const auto is_forbidden = [&](std::int64_t chunk, std::int32_t from, std::int32_t to) {
+    if (seats[from].node == seats[to].node) return false;
+    const bool between_gateways = seats[from].gateway >= 0 && seats[from].gateway == seats[to].gateway;
+    if (rules.gateways > 0 && !between_gateways) return true;
+    return rules.once && entered.contains({chunk, seats[to].node});
+  };
 
   // Candidates wait in a queue by the arrival that they once had. Links only get busier, so an arrival only gets later:
   // whoever is first after a fresh look is first of all.
@@ -109,6 +141,7 @@ std::vector<ScheduledMessage> schedule_to_all(const Topology& topology, const st
   const auto offer = [&](std::int64_t chunk, std::int32_t from) {
     for (std::int32_t to = 0; to < ranks; ++to) {
       if (to == from || has[chunk][to] != kNeverArrives || !calendar.joined(from, to)) continue;
+      if (is_forbidden(chunk, from, to)) continue;
       queue.push({calendar.arrival(from, to, chunk_bytes, has[chunk][from]), holders[chunk], order++, chunk, from, to});
     }
   };
@@ -117,7 +150,7 @@ std::vector<ScheduledMessage> schedule_to_all(const Topology& topology, const st
   while (!queue.empty()) {
     Candidate next = queue.top();
     queue.pop();
-    if (has[next.chunk][next.to] != kNeverArrives) continue;
+    if (has[next.chunk][next.to] != kNeverArrives || is_forbidden(next.chunk, next.from, next.to)) continue;
     const double arrival = calendar.arrival(next.from, next.to, chunk_bytes, has[next.chunk][next.from]);
     if (arrival > next.arrival * (1 + 1e-12)) {
       next.arrival = arrival;
@@ -129,6 +162,7 @@ std::vector<ScheduledMessage> schedule_to_all(const Topology& topology, const st
     message.chunk = next.chunk;
     has[next.chunk][next.to] = message.arrival;
     ++holders[next.chunk];
+    entered.insert({next.chunk, seats[next.to].node});
     messages.push_back(message);
     offer(next.chunk, next.to);
   }
@@ -175,59 +209,34 @@ void load_way(LinkCalendar& calendar, const std::vector<std::int32_t>& way, doub
   for (std::size_t i = 0; i + 1 < way.size(); ++i) calendar.add_load(way[i], way[i + 1], bytes);
 }
 
-}  // namespace
-
-std::vector<ScheduledMessage> schedule_all_to_all(const Topology& topology, std::int64_t chunks, double chunk_bytes) {
-  LinkCalendar calendar(topology);
-  const std::int32_t ranks = calendar.ranks();
-  struct Chunk {
-    std::int32_t from = 0, to = 0;
-    std::vector<std::int32_t> way = {};
+std::vector<ScheduledMessage> time_ways(LinkCalendar& calendar, const std::vector<std::vector<std::int32_t>>& ways,
+                                        double chunk_bytes) {
+  struct Progress {
     std::size_t at = 0;
     double ready = 0;
   };
-  std::vector<Chunk> all;
-  for (std::int32_t from = 0; from < ranks; ++from) {
-    for (std::int32_t to = 0; to < ranks; ++to) {
-      for (std::int64_t k = 0; k < chunks; ++k) all.push_back({from, to});
-    }
-  }
-  for (int round = 0; round < kRoundsOfRerouting; ++round) {
-    // By distance, so that no rank's chunks are routed before all others'.
-    for (std::int32_t distance = 1; distance < ranks; ++distance) {
-      for (std::int32_t from = 0; from < ranks; ++from) {
-        const std::int32_t to = (from + distance) % ranks;
-        for (std::int64_t k = 0; k < chunks; ++k) {
-          Chunk& chunk = all[(from * ranks + to) * chunks + k];
-          if (!chunk.way.empty()) load_way(calendar, chunk.way, -chunk_bytes);
-          chunk.way = least_loaded_way(calendar, from, to, chunk_bytes);
-          load_way(calendar, chunk.way, chunk_bytes);
-        }
-      }
-    }
-  }
+  std::vector<Progress> all(ways.size());
   // Chunks with the most hops left go first where they would arrive at the same time.
   using Waiting = std::tuple<double, std::int64_t, std::int64_t>;  // arrival, hops left (negative), chunk
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> queue;
-  const auto arrival_of = [&](const Chunk& chunk) {
-    return calendar.arrival(chunk.way[chunk.at], chunk.way[chunk.at + 1], chunk_bytes, chunk.ready);
+  const auto arrival_of = [&](std::int64_t i) {
+    return calendar.arrival(ways[i][all[i].at], ways[i][all[i].at + 1], chunk_bytes, all[i].ready);
   };
   const auto offer = [&](std::int64_t i) {
-    const Chunk& chunk = all[i];
-    if (chunk.at + 1 >= chunk.way.size()) return;
-    queue.emplace(arrival_of(chunk), static_cast<std::int64_t>(chunk.at) - std::ssize(chunk.way), i);
+    if (all[i].at + 1 >= ways[i].size()) return;
+    queue.emplace(arrival_of(i), static_cast<std::int64_t>(all[i].at) - std::ssize(ways[i]), i);
   };
   for (std::int64_t i = 0; i < std::ssize(all); ++i) offer(i);
   std::vector<ScheduledMessage> messages;
   while (!queue.empty()) {
     const auto [arrival, left, i] = queue.top();
     queue.pop();
-    Chunk& chunk = all[i];
-    if (const double now = arrival_of(chunk); now > arrival * (1 + 1e-12)) {
+    if (const double now = arrival_of(i); now > arrival * (1 + 1e-12)) {
       queue.emplace(now, left, i);
       continue;
     }
-    ScheduledMessage message = calendar.send(chunk.way[chunk.at], chunk.way[chunk.at + 1], chunk_bytes, chunk.ready);
+    Progress& chunk = all[i];
+    ScheduledMessage message = calendar.send(ways[i][chunk.at], ways[i][chunk.at + 1], chunk_bytes, chunk.ready);
     message.chunk = i;
     chunk.ready = message.arrival;
     ++chunk.at;
@@ -236,6 +245,35 @@ std::vector<ScheduledMessage> schedule_all_to_all(const Topology& topology, std:
   }
   std::ranges::stable_sort(messages, {}, &ScheduledMessage::start);
   return messages;
+}
+
+}  // namespace
+
+std::vector<ScheduledMessage> schedule_all_to_all(const Topology& topology, std::int64_t chunks, double chunk_bytes) {
+  LinkCalendar calendar(topology);
+  const std::int32_t ranks = calendar.ranks();
+  std::vector<std::vector<std::int32_t>> ways(static_cast<std::size_t>(ranks * ranks * chunks));
+  for (int round = 0; round < kRoundsOfRerouting; ++round) {
+    // By distance, so that no rank's chunks are routed before all others'.
+    for (std::int32_t distance = 1; distance < ranks; ++distance) {
+      for (std::int32_t from = 0; from < ranks; ++from) {
+        const std::int32_t to = (from + distance) % ranks;
+        for (std::int64_t k = 0; k < chunks; ++k) {
+          std::vector<std::int32_t>& way = ways[(from * ranks + to) * chunks + k];
+          if (!way.empty()) load_way(calendar, way, -chunk_bytes);
+          way = least_loaded_way(calendar, from, to, chunk_bytes);
+          load_way(calendar, way, chunk_bytes);
+        }
+      }
+    }
+  }
+  return time_ways(calendar, ways, chunk_bytes);
+}
+
+std::vector<ScheduledMessage> schedule_ways(const Topology& topology,
+                                            const std::vector<std::vector<std::int32_t>>& ways, double chunk_bytes) {
+  LinkCalendar calendar(topology);
+  return time_ways(calendar, ways, chunk_bytes);
 }
 
 }  // namespace weft

@@ -49,12 +49,26 @@ class LinkCalendar {
   std::vector<double> free_, load_;  // by link
 };
 
+// How chunks may cross between nodes; TACCL's sketches say such things with relays.
+struct CrossingRules {
+  // A chunk crosses into every node a single time and is spread there: that it would arrive first is not worth a slow
+  // link's time twice.
+  bool once = false;
+  // Only so many devices of a node, evenly spread, send to and receive from their like in other nodes; 0: all do. Fewer
+  // connections keep the order of the schedule where many would share the link.
+  std::int64_t gateways = 0;
+};
+
 // Brings chunk i from rank sources[i] to all other ranks. In the order of their starts.
 std::vector<ScheduledMessage> schedule_to_all(const Topology& topology, const std::vector<std::int32_t>& sources,
-                                              double chunk_bytes);
+                                              double chunk_bytes, const CrossingRules& rules = {});
 
 // Brings chunk (s N + d) `chunks` + k from rank s to rank d, over ranks that pass it on where that is faster: ways are
 // chosen so that the busiest link has little to carry (a multi-commodity flow by repeated shortest ways), then timed.
 std::vector<ScheduledMessage> schedule_all_to_all(const Topology& topology, std::int64_t chunks, double chunk_bytes);
+
+// The same where the ranks that every chunk visits are given; chunks without a way stay where they are.
+std::vector<ScheduledMessage> schedule_ways(const Topology& topology,
+                                            const std::vector<std::vector<std::int32_t>>& ways, double chunk_bytes);
 
 }  // namespace weft

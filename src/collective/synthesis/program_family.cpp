@@ -8,7 +8,9 @@
 
 #include "base/error.hpp"
 #include "cluster/topology_cuts.hpp"
+#include "cluster/topology_way.hpp"
 #include "collective/algorithm/holdings.hpp"
+#include "collective/synthesis/exchange_flow.hpp"
 #include "collective/synthesis/list_schedule.hpp"
 #include "collective/synthesis/synthesized_program.hpp"
 
@@ -23,6 +25,7 @@ constexpr std::int64_t kMaxListMessages = 40'000;
 struct Sources {
   std::string name;
   std::vector<std::int32_t> ranks;  // of each chunk, ascending
+  CrossingRules rules = {};
 };
 
 void copy_along(Holdings& holdings, const std::vector<ScheduledMessage>& messages) {
@@ -42,41 +45,70 @@ Program list_program(const Topology& topology, const FamilyRequest& request, con
   ProgramBuilder builder("list", {request.kind, std::ssize(topology.devices()), 0, chunks}, request.in_place);
   Holdings holdings(builder);
   if (request.kind != Collective::all_gather) {
-    reduce_along(holdings, schedule_to_all(reversed(topology), sources.ranks, bytes));
+    reduce_along(holdings, schedule_to_all(reversed(topology), sources.ranks, bytes, sources.rules));
   }
   if (request.kind != Collective::reduce_scatter) {
-    copy_along(holdings, schedule_to_all(topology, sources.ranks, bytes));
+    copy_along(holdings, schedule_to_all(topology, sources.ranks, bytes, sources.rules));
   }
   holdings.settle();
   return std::move(builder).finish();
 }
 
 // Every rank a source of so many chunks.
-Sources all_ranks(std::int64_t ranks, std::int64_t chunks) {
-  Sources sources{fmt::format("list of {} chunk{} a rank", chunks, chunks == 1 ? "" : "s"), {}};
+Sources all_ranks(std::int64_t ranks, std::int64_t chunks, const CrossingRules& rules) {
+  std::string crossing;
+  if (rules.gateways > 0) {
+    crossing = fmt::format(" over {} gateway{} of a node", rules.gateways, rules.gateways == 1 ? "" : "s");
+  } else if (rules.once) {
+    crossing = ", once into every node";
+  }
+  Sources sources{fmt::format("list of {} chunk{} a rank{}", chunks, chunks == 1 ? "" : "s", crossing), {}, rules};
   for (std::int64_t i = 0; i < ranks * chunks; ++i) {
     sources.ranks.push_back(static_cast<std::int32_t>(i / chunks));
   }
   return sources;
 }
 
+// How chunks may cross between nodes: freely, and where nodes can spread among themselves what has come in, in order.
+std::vector<CrossingRules> crossings_of(const Topology& topology) {
+  std::map<std::int64_t, std::vector<Rank>> nodes;
+  const std::vector<std::int32_t> devices = topology.devices();
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    nodes[topology.vertices[devices[rank]].node].push_back(Rank{static_cast<std::int32_t>(rank)});
+  }
+  std::vector<CrossingRules> rules{{}};
+  if (nodes.size() < 2 || nodes.size() == devices.size()) return rules;
+  std::size_t smallest = devices.size();
+  for (const auto& [node, ranks] : nodes) {
+    if (!joins_all_devices(between_ranks(topology, ranks))) return rules;
+    smallest = std::min(smallest, ranks.size());
+  }
+  rules.push_back({.once = true, .gateways = 0});
+  for (const std::int64_t gateways : {1, 2, 4}) {
+    if (gateways < static_cast<std::int64_t>(smallest)) rules.push_back({.once = true, .gateways = gateways});
+  }
+  return rules;
+}
+
 std::vector<Sources> sources_for(const Topology& topology, const FamilyRequest& request) {
   const std::vector<std::int32_t> devices = topology.devices();
   const auto ranks = static_cast<std::int64_t>(devices.size());
+  const std::vector<CrossingRules> crossings = crossings_of(topology);
   std::vector<Sources> all;
   for (const std::int64_t chunks : {1, 2, 4}) {
     const bool too_small = chunks > 1 && request.bytes / static_cast<double>(ranks * chunks) < kLeastMessage;
-    if (!too_small && ranks * ranks * chunks <= kMaxListMessages) all.push_back(all_ranks(ranks, chunks));
+    if (too_small || ranks * ranks * chunks > kMaxListMessages) continue;
+    for (const CrossingRules& rules : crossings) all.push_back(all_ranks(ranks, chunks, rules));
   }
   if (request.kind != Collective::all_reduce) return all;
   std::map<std::int64_t, std::int32_t> first_of_node;
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     first_of_node.try_emplace(topology.vertices[devices[rank]].node, rank);
     // With many ranks, those that come first stand for all.
-    if (ranks <= 16 || rank < 4) all.push_back({fmt::format("list to and from rank {}", rank), {rank}});
+    if (ranks <= 16 || rank < 4) all.push_back({fmt::format("list to and from rank {}", rank), {rank}, {}});
   }
   if (first_of_node.size() > 1 && std::ssize(first_of_node) < ranks) {
-    Sources leaders{"list to and from a rank of every node", {}};
+    Sources leaders{"list to and from a rank of every node", {}, {}};
     for (const auto& [node, rank] : first_of_node) leaders.ranks.push_back(rank);
     all.push_back(leaders);
   }
@@ -102,15 +134,15 @@ void add_forests(const Topology& topology, const FamilyRequest& request, std::ve
   }
 }
 
-Program exchange_program(const Topology& topology, std::int64_t chunks, double bytes) {
-  const auto ranks = static_cast<std::int64_t>(topology.devices().size());
+// Chunk (s N + d) `chunks` + k travels as the messages say.
+Program exchange_program(std::int64_t ranks, std::int64_t chunks, const std::vector<ScheduledMessage>& messages) {
   ProgramBuilder builder("exchange", {Collective::all_to_all, ranks, 0, ranks * chunks}, /*in_place=*/false);
   std::vector<std::int64_t> scratch(ranks, 0);
   std::vector<Spot> at(ranks * ranks * chunks);
   for (std::int64_t i = 0; i < std::ssize(at); ++i) {
     at[i] = input_of(i / (ranks * chunks), i % (ranks * chunks));
   }
-  for (const ScheduledMessage& m : schedule_all_to_all(topology, chunks, bytes / static_cast<double>(ranks * chunks))) {
+  for (const ScheduledMessage& m : messages) {
     const std::int64_t from = m.chunk / (ranks * chunks), to = m.chunk / chunks % ranks, k = m.chunk % chunks;
     const Spot next = m.to == to ? output_of(to, from * chunks + k) : scratch_of(m.to, scratch[m.to]++);
     builder.copy(at[m.chunk], next);
@@ -122,12 +154,16 @@ Program exchange_program(const Topology& topology, std::int64_t chunks, double b
 
 void add_exchanges(const Topology& topology, const FamilyRequest& request, std::vector<FamilyMember>& family) {
   const auto ranks = static_cast<std::int64_t>(topology.devices().size());
-  if (request.in_place) return;
+  if (request.in_place || ranks * ranks > kMaxListMessages) return;
+  const ExchangeFlow flow = exchange_flow(topology, FlowMethod::weights);
   for (const std::int64_t chunks : {1, 2, 4}) {
     const bool too_small = chunks > 1 && request.bytes / static_cast<double>(ranks * chunks) < kLeastMessage;
     if (too_small || ranks * ranks * chunks > kMaxListMessages) break;
+    const double bytes = request.bytes / static_cast<double>(ranks * chunks);
     family.push_back({fmt::format("exchange of {} chunk{} a pair", chunks, chunks == 1 ? "" : "s"),
-                      exchange_program(topology, chunks, request.bytes)});
+                      exchange_program(ranks, chunks, schedule_all_to_all(topology, chunks, bytes))});
+    family.push_back({fmt::format("flow of {} chunk{} a pair", chunks, chunks == 1 ? "" : "s"),
+                      exchange_program(ranks, chunks, schedule_ways(topology, ways_of_chunks(flow, chunks), bytes))});
   }
 }
 

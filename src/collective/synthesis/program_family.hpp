@@ -26,10 +26,13 @@ struct FamilyMember {
 // devices are too many (kMaxFamilyRanks) or not joined. Members:
 //  - forests: spanning trees at the optimum of large buffers (synthesized_program.hpp), with few pieces and many, in
 //    1 to 16 parts;
-//  - lists: every chunk goes where it arrives first (list_schedule.hpp), 1 to 4 chunks of every rank; an all_reduce
+//  - lists: every chunk goes where it arrives first (list_schedule.hpp), 1 to 4 chunks of every rank; between nodes
 //  also
-//    with sums at a single root, and at one root per node;
-//  - all_to_all: ways that share the links evenly, 1 to 4 chunks of every pair.
+//    so that a chunk enters each once, through any device or through 1, 2 or 4 gateways; an all_reduce also with sums
+//    at a single root, and at one root per node;
+//  - all_to_all: ways that share the links evenly, one chunk after the other (exchanges) or as a flow
+//  (exchange_flow.hpp),
+//    1 to 4 chunks of every pair.
 std::vector<FamilyMember> program_family(const Topology& topology, const FamilyRequest& request);
 
 inline constexpr std::int64_t kMaxFamilyRanks = 64;

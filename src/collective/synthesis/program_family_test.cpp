@@ -44,6 +44,27 @@ TEST_P(Families, EveryMemberIsProven) {
 
 INSTANTIATE_TEST_SUITE_P(Wirings, Families, ::testing::Values("dgx1-v100", "dgx-a100:1", "mi250", "dgx1-v100:2"));
 
+// Two nodes of two devices; d0 and d2 may cross. By hand, with chunks of 10 kB: every chunk crosses once, over them.
+TEST(ListSchedule, GatewaysAloneCrossBetweenNodes) {
+  Topology pair{"two nodes", {}, {}};
+  const std::int32_t hub = pair.add({.name = "hub", .kind = VertexKind::network_switch});
+  for (std::int32_t i = 0; i < 4; ++i) {
+    pair.connect(pair.add({.name = "d" + std::to_string(i), .node = i / 2}), hub, kSlow, Nanos{1000});
+  }
+  pair.connect(1, 2, kFast, Nanos{1000});
+  pair.connect(3, 4, kFast, Nanos{1000});
+  const auto messages = schedule_to_all(pair, {0, 1, 2, 3}, 10e3, {.once = true, .gateways = 1});
+  EXPECT_EQ(messages.size(), 4u * 3u);
+  std::multiset<std::int64_t> crossed;
+  for (const ScheduledMessage& m : messages) {
+    if (m.from / 2 == m.to / 2) continue;
+    EXPECT_EQ(m.from % 2, 0);
+    EXPECT_EQ(m.to % 2, 0);
+    crossed.insert(m.chunk);
+  }
+  EXPECT_EQ(crossed, (std::multiset<std::int64_t>{0, 1, 2, 3}));
+}
+
 // By hand: with chunks of 10 kB (1 us on a link) and latencies of 1 us, what rank 0 sends is at rank 1 after 2 us, at
 // rank 2 after 4 and at rank 3 after 6. The same from the other end, and nothing is in the way but the middle link's
 // own traffic: both directions are links of their own. The link 1 -> 2 carries chunk 1 first (0 to 1), then chunk 0.

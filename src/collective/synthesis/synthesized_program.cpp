@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "collective/algorithm/holdings.hpp"
+#include "collective/synthesis/switch_ranks.hpp"
 
 namespace weft {
 namespace {
@@ -90,9 +91,29 @@ void match_pieces(TreePacking& a, TreePacking& b, const std::vector<std::int64_t
   scale_pieces(b, common / b.pieces[share]);
 }
 
+// Ranks behind the members are switches. A switch that passes nothing on need not be reached.
+TreePacking trees_with_switches(const Topology& topology, const std::vector<std::int64_t>& shares, std::size_t members,
+                                std::int64_t max_pieces) {
+  TreePacking packing = pack_trees(topology, shares, max_pieces);
+  for (SpanningTree& tree : packing.trees) {
+    const auto is_idle = [&](const TreeEdge& edge) {
+      return edge.to >= static_cast<std::int64_t>(members) &&
+             std::ranges::find(tree.edges, edge.to, &TreeEdge::from) == tree.edges.end();
+    };
+    for (auto idle = std::ranges::find_if(tree.edges, is_idle); idle != tree.edges.end();
+         idle = std::ranges::find_if(tree.edges, is_idle)) {
+      tree.edges.erase(idle);
+    }
+  }
+  return packing;
+}
+
 // Links that carry sums one way and results the other are busy with both at once.
-double seconds_of_both(const Topology& topology, const TreePacking& gather, const TreePacking& scatter) {
-  const std::vector<double> down = link_loads(topology, gather), up = link_loads(reversed(topology), scatter);
+double seconds_of_both(const Topology& topology, const std::optional<TreePacking>& gather,
+                       const std::optional<TreePacking>& scatter) {
+  const std::vector<double> idle(topology.links.size(), 0);
+  const std::vector<double> down = gather ? link_loads(topology, *gather) : idle;
+  const std::vector<double> up = scatter ? link_loads(reversed(topology), *scatter) : idle;
   double longest = 0;
   for (std::size_t i = 0; i < down.size(); ++i) {
     longest = std::max(longest, (down[i] + up[i]) / topology.links[i].bandwidth.bytes_per_second);
@@ -106,77 +127,145 @@ struct Trees {
   double seconds = 0;
 };
 
-Trees all_reduce_trees(const Topology& topology, const std::vector<std::int64_t>& shares, std::int64_t max_pieces) {
-  Trees trees{shares, pack_trees(topology, shares, max_pieces), pack_trees(reversed(topology), shares, max_pieces), 0};
+Trees all_reduce_trees(const Topology& topology, const std::vector<std::int64_t>& shares, std::size_t members,
+                       std::int64_t max_pieces) {
+  Trees trees{shares, trees_with_switches(topology, shares, members, max_pieces),
+              trees_with_switches(reversed(topology), shares, members, max_pieces), 0};
   match_pieces(*trees.gather, *trees.scatter, shares);
-  trees.seconds = seconds_of_both(topology, *trees.gather, *trees.scatter);
+  trees.seconds = seconds_of_both(topology, trees.gather, trees.scatter);
   return trees;
 }
 
-// The bandwidth of each rank's slower direction.
-std::vector<double> slower_directions(const Topology& topology) {
+// The bandwidth of the slower direction of each of the first ranks.
+std::vector<double> slower_directions(const Topology& topology, std::size_t ranks) {
   const std::vector<std::int32_t> devices = topology.devices();
   std::vector<double> in(topology.vertices.size(), 0), out(topology.vertices.size(), 0), slower;
   for (const TopologyLink& link : topology.links) {
     out[link.from] += link.bandwidth.bytes_per_second;
     in[link.to] += link.bandwidth.bytes_per_second;
   }
-  for (const std::int32_t device : devices) slower.push_back(std::min(in[device], out[device]));
+  for (std::size_t rank = 0; rank < ranks; ++rank) slower.push_back(std::min(in[devices[rank]], out[devices[rank]]));
   return slower;
 }
 
-// Where ranks are unequal, the slow ones need not add up pieces for others: they only send theirs and get the results.
-// Every limit between two bandwidths is tried.
-Trees best_all_reduce_trees(const Topology& topology, std::int64_t max_pieces) {
-  const std::vector<double> bandwidth = slower_directions(topology);
-  const std::set<double> limits(bandwidth.begin(), bandwidth.end());
-  std::optional<Trees> best;
-  for (const double limit : limits) {
+// Who may add up pieces. Where ranks are unequal, the slow ones need not do so for others: they only send theirs and
+// get the results; every limit between two bandwidths is tried. Switches that take part may do it instead of all of
+// them.
+std::vector<std::vector<std::int64_t>> shares_to_try(const Topology& topology, std::size_t members) {
+  const std::vector<double> bandwidth = slower_directions(topology, members);
+  const std::size_t switches = topology.devices().size() - members;
+  std::vector<std::vector<std::int64_t>> all;
+  for (const double limit : std::set<double>(bandwidth.begin(), bandwidth.end())) {
     std::vector<std::int64_t> shares;
     for (const double own : bandwidth) shares.push_back(own >= limit ? 1 : 0);
-    if (best && std::ranges::count(shares, 1) < 2) continue;
-    Trees trees = all_reduce_trees(topology, shares, max_pieces);
+    if (!all.empty() && std::ranges::count(shares, 1) < 2) continue;
+    shares.resize(members + switches, 0);
+    all.push_back(std::move(shares));
+  }
+  if (switches > 0) {
+    all.emplace_back(members, 0);
+    all.back().resize(members + switches, 1);
+  }
+  return all;
+}
+
+Trees best_all_reduce_trees(const Topology& topology, std::size_t members, std::int64_t max_pieces) {
+  std::optional<Trees> best;
+  for (const std::vector<std::int64_t>& shares : shares_to_try(topology, members)) {
+    Trees trees = all_reduce_trees(topology, shares, members, max_pieces);
     if (!best || trees.seconds < best->seconds * (1 - 1e-9)) best = std::move(trees);
   }
   return *best;
 }
 
-Trees trees_for(const Topology& topology, const SynthesisRequest& request) {
-  const std::vector<std::int64_t> equal(topology.devices().size(), 1);
-  if (request.kind == Collective::all_reduce) return best_all_reduce_trees(topology, request.max_pieces);
+// The ranks behind the members are switches.
+Trees trees_for(const Topology& topology, std::size_t members, const SynthesisRequest& request) {
+  if (request.kind == Collective::all_reduce) return best_all_reduce_trees(topology, members, request.max_pieces);
+  std::vector<std::int64_t> equal(members, 1);
+  equal.resize(topology.devices().size(), 0);
   Trees trees{equal, std::nullopt, std::nullopt, 0};
   if (request.kind == Collective::all_gather) {
-    trees.gather = pack_trees(topology, equal, request.max_pieces);
-    trees.seconds = trees.gather->seconds;
+    trees.gather = trees_with_switches(topology, equal, members, request.max_pieces);
   } else {
-    trees.scatter = pack_trees(reversed(topology), equal, request.max_pieces);
-    trees.seconds = trees.scatter->seconds;
+    trees.scatter = trees_with_switches(reversed(topology), equal, members, request.max_pieces);
   }
+  const TreePacking& only = trees.gather ? *trees.gather : *trees.scatter;
+  // What was spared at idle switches counts.
+  trees.seconds = equal.size() == members ? only.seconds : seconds_of_both(topology, trees.gather, trees.scatter);
   return trees;
 }
 
-// An all_reduce brings the whole buffer out of every set of devices that a cut separates. And of every piece each rank
-// but one sends a sum, and each but one gets the result: devices send 2 (N-1) buffers in all.
-double least_of_all_reduce(const Topology& topology) {
-  const std::vector<std::int32_t> devices = topology.devices();
-  std::vector<std::int64_t> one(devices.size(), 0);
-  double slowest = 0, out = 0, in = 0;
+struct WiredTrees {
+  Topology wiring;
+  std::vector<std::string> switches;
+  Trees trees;
+};
+
+// Switches take part in the way that is fastest, if any is as fast as without them.
+WiredTrees best_wired_trees(const Topology& topology, const SynthesisRequest& request) {
+  const std::size_t members = topology.devices().size();
+  WiredTrees best{topology, {}, trees_for(topology, members, request)};
+  if (!request.in_network) return best;
+  std::vector<SwitchRanks> ways = switch_ranks_for(topology, request.kind);
+  if (ways.empty()) {
+    fail("topology '{}': has no switch that {} (in its file: \"multicasts\" and \"reduces\")", topology.name,
+         request.kind == Collective::all_gather       ? "multicasts"
+         : request.kind == Collective::reduce_scatter ? "reduces"
+                                                      : "reduces and multicasts");
+  }
+  for (SwitchRanks& way : ways) {
+    Trees trees = trees_for(way.topology, members, request);
+    const double limit = best.trees.seconds * (best.switches.empty() ? 1 + 1e-9 : 1 - 1e-9);
+    if (trees.seconds > limit) continue;
+    best = {std::move(way.topology), std::move(way.names), std::move(trees)};
+  }
+  return best;
+}
+
+struct LeastTime {
+  double seconds = 0;  // for a buffer of one byte
+  GatherCut cut;
+};
+
+// The buffer has so many slices, of which the cut's weight must cross it.
+double time_of_cut(const GatherCut& cut, std::size_t slices) {
+  return static_cast<double>(cut.weight) /
+         (static_cast<double>(cut.out_bandwidth) * kBandwidthUnit * static_cast<double>(slices));
+}
+
+// An all_reduce brings the whole buffer out of every set of devices that a cut separates.
+LeastTime least_of_cuts(const Topology& topology) {
+  std::vector<std::int64_t> one(topology.devices().size(), 0);
+  LeastTime least;
   for (std::size_t rank = 0; rank < one.size(); ++rank) {
     one[rank] = 1;
-    const GatherCut cut = slowest_gather_cut(topology, one);
-    slowest = std::max(slowest, 1 / (static_cast<double>(cut.out_bandwidth) * kBandwidthUnit));
+    GatherCut cut = slowest_gather_cut(topology, one);
     one[rank] = 0;
+    if (const double time = time_of_cut(cut, 1); time > least.seconds) least = {time, std::move(cut)};
   }
+  return least;
+}
+
+// Without switches that take part, each rank but one also sends a sum of every piece, and each but one gets the result:
+// devices send 2 (N-1) buffers in all.
+double least_of_devices(const Topology& topology) {
+  double out = 0, in = 0;
   for (const TopologyLink& link : topology.links) {
     if (topology.vertices[link.from].kind == VertexKind::device) out += link.bandwidth.bytes_per_second;
     if (topology.vertices[link.to].kind == VertexKind::device) in += link.bandwidth.bytes_per_second;
   }
-  return std::max(slowest, 2 * static_cast<double>(devices.size() - 1) / std::min(out, in));
+  return 2 * static_cast<double>(topology.devices().size() - 1) / std::min(out, in);
 }
 
-double least_of(const Topology& topology, const Trees& trees) {
-  if (!trees.scatter) return trees.gather->least_seconds;
-  return trees.gather ? least_of_all_reduce(topology) : trees.scatter->least_seconds;
+// Copies and sums in switches do not change what must cross a cut in an all_gather or a reduce_scatter.
+LeastTime least_of(const Topology& topology, const SynthesisRequest& request) {
+  if (request.kind == Collective::all_reduce) {
+    LeastTime least = least_of_cuts(topology);
+    if (!request.in_network) least.seconds = std::max(least.seconds, least_of_devices(topology));
+    return least;
+  }
+  GatherCut cut = slowest_gather_cut(request.kind == Collective::all_gather ? topology : reversed(topology));
+  return {time_of_cut(cut, topology.devices().size()), std::move(cut)};
 }
 
 void check_request(const SynthesisRequest& request) {
@@ -194,11 +283,12 @@ void check_request(const SynthesisRequest& request) {
 
 Synthesis synthesize(const Topology& topology, const SynthesisRequest& request) {
   check_request(request);
-  Trees trees = trees_for(topology, request);
+  WiredTrees wired = best_wired_trees(topology, request);
+  Trees& trees = wired.trees;
   const TreePacking& any = trees.gather ? *trees.gather : *trees.scatter;
   const std::vector<std::int64_t> first = first_pieces(any.pieces, request.parts);
-  const CollectiveSpec spec{request.kind, static_cast<std::int64_t>(any.pieces.size()), 0, first.back()};
-  ProgramBuilder builder("synthesized", spec, request.in_place);
+  const CollectiveSpec spec{request.kind, std::ssize(topology.devices()), 0, first.back()};
+  ProgramBuilder builder("synthesized", spec, request.in_place, std::ssize(wired.switches));
   Holdings holdings(builder);
   const MessageRounds up = trees.scatter ? rounds_of(*trees.scatter, first, request.parts) : MessageRounds{};
   const MessageRounds down = trees.gather ? rounds_of(*trees.gather, first, request.parts) : MessageRounds{};
@@ -208,12 +298,20 @@ Synthesis synthesize(const Topology& topology, const SynthesisRequest& request) 
     if (part > 0) gather_part(holdings, down, part - 1);
   }
   holdings.settle();
-  Synthesis result{std::move(builder).finish(), {}, {}, trees.seconds, least_of(topology, trees), {}};
+  LeastTime least = least_of(topology, request);
+  Synthesis result;
+  result.program = std::move(builder).finish();
+  result.seconds = trees.seconds;
+  result.least_seconds = least.seconds;
+  const bool by_devices = request.kind == Collective::all_reduce && !request.in_network;
+  result.cut = by_devices ? trees.gather->cut : std::move(least.cut);
   for (std::size_t rank = 0; rank < trees.shares.size(); ++rank) {
     if (trees.shares[rank] > 0) result.roots.push_back(static_cast<std::int64_t>(rank));
   }
   result.gather = std::move(trees.gather);
   result.scatter = std::move(trees.scatter);
+  result.switches = std::move(wired.switches);
+  result.wiring = std::move(wired.wiring);
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cluster/topology.hpp"
@@ -18,6 +19,8 @@ struct SynthesisRequest {
   // Every message of a tree is cut into so many that follow each other, so that deep trees keep all links busy.
   std::int64_t parts = 1;
   std::int64_t max_pieces = 64;  // of a rank; more come nearer to the optimum where bandwidths are odd
+  // Switches that reduce or multicast take part where that is faster; they become ranks behind the devices.
+  bool in_network = false;
   friend bool operator==(const SynthesisRequest&, const SynthesisRequest&) = default;
 };
 
@@ -28,12 +31,18 @@ struct Synthesis {
   std::optional<TreePacking> gather, scatter;
   // For a buffer of one byte, with so many parts that all links are busy at once.
   double seconds = 0;
-  double least_seconds = 0;  // what no program beats without switches that reduce or multicast
-  std::vector<std::int64_t>
-      roots;  // ranks where pieces are added up; all of them unless an all_reduce leaves slow ones out
+  double least_seconds = 0;  // what no program beats; without `in_network`, none without switches that take part
+  // Of the topology as it was given. It allows least_seconds; without `in_network`, an all_reduce's is its gather's.
+  GatherCut cut;
+  // Ranks where pieces are added up; all devices unless an all_reduce leaves slow ones out, or adds up in switches.
+  std::vector<std::int64_t> roots;
+  // The program's ranks behind the devices are these switches, and its messages travel over the links of this topology.
+  std::vector<std::string> switches;
+  Topology wiring;
 };
 
-// Throws Error for other collectives, for numbers out of range, and where pack_trees does.
+// Throws Error for other collectives, for numbers out of range, where no switch can take part that should, and where
+// pack_trees does.
 Synthesis synthesize(const Topology& topology, const SynthesisRequest& request);
 
 }  // namespace weft

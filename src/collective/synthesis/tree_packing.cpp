@@ -36,30 +36,8 @@ void check_balance(const Topology& topology) {
   }
 }
 
-// Switches that have the same neighbours with the same shares of their bandwidth carry what one large switch would.
-// Returns for every vertex the first of its like.
-std::vector<std::int32_t> like_switches(const Topology& topology) {
-  std::vector<std::map<std::pair<std::int32_t, bool>, std::int64_t>> neighbours(topology.vertices.size());
-  for (const TopologyLink& link : topology.links) {
-    neighbours[link.from][{link.to, true}] = bandwidth_units(link.bandwidth);
-    neighbours[link.to][{link.from, false}] = bandwidth_units(link.bandwidth);
-  }
-  for (auto& around : neighbours) {
-    std::int64_t common = 0;
-    for (const auto& [neighbour, units] : around) common = std::gcd(common, units);
-    for (auto& [neighbour, units] : around) units /= common;
-  }
-  std::map<std::map<std::pair<std::int32_t, bool>, std::int64_t>, std::int32_t> first;
-  std::vector<std::int32_t> like(topology.vertices.size());
-  for (std::size_t i = 0; i < like.size(); ++i) {
-    const auto vertex = static_cast<std::int32_t>(i);
-    const bool is_device = topology.vertices[i].kind == VertexKind::device;
-    like[i] = is_device ? vertex : first.emplace(neighbours[i], vertex).first->second;
-  }
-  return like;
-}
-
-// The topology with like switches merged. Routes name the first of them.
+// The topology with like switches merged, because together they carry what one large switch would. Routes name the
+// first of them.
 Topology merge_like_switches(const Topology& topology) {
   const std::vector<std::int32_t> like = like_switches(topology);
   Topology result{topology.name, topology.vertices, {}};
@@ -199,6 +177,27 @@ Scaled best_up_to(std::int64_t max_pieces, const Topology& topology, const Gathe
 }
 
 }  // namespace
+
+std::vector<std::int32_t> like_switches(const Topology& topology) {
+  std::vector<std::map<std::pair<std::int32_t, bool>, std::int64_t>> neighbours(topology.vertices.size());
+  for (const TopologyLink& link : topology.links) {
+    neighbours[link.from][{link.to, true}] = bandwidth_units(link.bandwidth);
+    neighbours[link.to][{link.from, false}] = bandwidth_units(link.bandwidth);
+  }
+  for (auto& around : neighbours) {
+    std::int64_t common = 0;
+    for (const auto& [neighbour, units] : around) common = std::gcd(common, units);
+    for (auto& [neighbour, units] : around) units /= common;
+  }
+  std::map<std::map<std::pair<std::int32_t, bool>, std::int64_t>, std::int32_t> first;
+  std::vector<std::int32_t> like(topology.vertices.size());
+  for (std::size_t i = 0; i < like.size(); ++i) {
+    const auto vertex = static_cast<std::int32_t>(i);
+    const bool is_device = topology.vertices[i].kind == VertexKind::device;
+    like[i] = is_device ? vertex : first.emplace(neighbours[i], vertex).first->second;
+  }
+  return like;
+}
 
 TreePacking pack_trees(const Topology& given, std::span<const std::int64_t> shares, std::int64_t max_pieces) {
   check_balance(given);

@@ -28,6 +28,10 @@ struct TreePacking {
 // returned. Throws Error where a vertex other than a device takes in more than it gives out.
 TreePacking pack_trees(const Topology& topology, std::span<const std::int64_t> shares, std::int64_t max_pieces);
 
+// For every vertex the first one that is wired alike, up to a factor of all its bandwidths: messages are spread over
+// such switches as over one. Devices are like themselves alone.
+std::vector<std::int32_t> like_switches(const Topology& topology);
+
 // Bytes that cross each link of the topology, for a buffer of one byte.
 std::vector<double> link_loads(const Topology& topology, const TreePacking& packing);
 

@@ -177,7 +177,7 @@ void check(Communicator& communicator, const BenchOptions& options, Candidate& c
   buffers.output.assign(std::max({buffers.output.size(), expected.size(), input.size()}), std::byte{0xee});
   buffers.input.resize(std::max(buffers.input.size(), input.size()));
   std::copy(input.begin(), input.end(), buffers.input.begin());
-  if (candidate.in_place) {
+  if (candidate.in_place && rank < candidate.spec.ranks) {
     const std::size_t element = size_of(options.type).value;
     for (std::int64_t slot = 0; slot < in_place_slot_of_input(candidate.spec, rank, 0); ++slot) {
       input_begin += static_cast<std::size_t>(sizes[slot]) * element;
@@ -225,11 +225,13 @@ int rounds_of(const BenchOptions& options, Nanos first) {
 void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
                 HandoffProbe* probe, Collective kind, Bytes size, BenchResult& result) {
   std::vector<Candidate> candidates;
-  if (options.native) {
+  if (options.native && options.stand_ins == 0) {
     if (auto native = native_candidate(communicator, options, size, kind)) candidates.push_back(std::move(*native));
   }
-  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), probe != nullptr)) {
-    candidates.push_back(candidate_of(communicator, options, size, choice));
+  if (options.stand_ins == 0) {
+    for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), probe != nullptr)) {
+      candidates.push_back(candidate_of(communicator, options, size, choice));
+    }
   }
   for (const auto& [name, program] : options.programs) {
     if (program->spec.kind != kind) continue;
@@ -262,7 +264,7 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   for (Candidate& candidate : candidates) {
     candidate.row.time = median(ranks.of_all(candidate.times));
     if (candidate.network != nullptr) candidate.row.link_time = median(ranks.of_all(candidate.network_times));
-    candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
+    candidate.row.bus_bandwidth = bus_bandwidth(kind, candidate.spec.ranks, size, candidate.row.time);
     result.rows.push_back(candidate.row);
   }
 }
@@ -294,7 +296,7 @@ double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time
 
 BenchResult run_bench(Communicator& communicator, const BenchOptions& options, bool processes) {
   BenchResult result;
-  result.ranks = communicator.size();
+  result.ranks = communicator.size() - options.stand_ins;
   BenchRanks ranks(communicator, processes, options.cluster != nullptr);
   std::optional<HandoffProbe> probe;
   if (has_links(communicator, processes)) {

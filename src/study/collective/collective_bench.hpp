@@ -26,6 +26,8 @@ struct BenchOptions {
   std::vector<Algorithm> algorithms;     // empty: the one that the cost model chooses
   std::int64_t parts = 0;                // 0: the cost model chooses
   std::vector<BenchProgram> programs{};  // run beside these for their collectives
+  // Ranks behind the others that do the steps of switches in the only program there is; nothing runs beside it.
+  std::int64_t stand_ins = 0;
   ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   bool in_place = false;

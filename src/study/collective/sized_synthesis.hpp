@@ -1,5 +1,5 @@
-// Programs for one size of a collective on a topology: those that are made for it, the generators' and those of files,
-// all timed by the same simulation.
+// Programs for one size of a collective on a topology: those that are made for it, the generators', those of files and
+// those with steps in its switches, all timed by the same simulation.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace weft {
 
-enum class ProgramOrigin : std::uint8_t { made, generator, file };
+enum class ProgramOrigin : std::uint8_t { made, generator, file, in_network };
 std::string_view name_of(ProgramOrigin origin);
 
 struct SizedCandidate {
@@ -35,6 +35,7 @@ struct SizedRequest {
   bool in_place = false;
   Bytes size{1 << 20};
   std::vector<ProgramRef> files = {};  // proven, for this collective and number of ranks
+  bool in_network = false;             // programs with steps in switches too
 };
 
 // The devices of a topology as a cluster, whose links are the topology's.

@@ -1,0 +1,25 @@
+// Switches that add up what arrives over several links, or send copies of it to several (NVLS, SHARP), as ranks of a
+// program: helpers (collective/program.hpp), which receive, reduce and send, and have nothing of their own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cluster/topology.hpp"
+#include "collective/collective.hpp"
+
+namespace weft {
+
+struct SwitchRanks {
+  // The switches that take part are devices here, behind all others, whose ranks stay. Switches that are wired alike
+  // and can do the same are one, because messages are spread over them.
+  Topology topology;
+  std::vector<std::string> names;  // of the ranks behind the devices: "node0.nvswitch0 and 3 like it"
+};
+
+// The ways in which switches may take part: all that can do what the collective needs (an all_gather multicasts, a
+// reduce_scatter reduces, an all_reduce does both), and only those within or between nodes where both kinds exist. A
+// tree reaches every switch that takes part, which is too much where its links are slow. Empty: there is none.
+std::vector<SwitchRanks> switch_ranks_for(const Topology& topology, Collective kind);
+
+}  // namespace weft
