@@ -58,10 +58,10 @@ constexpr std::array kFsdp{
     FrameworkKernels{Role::loss, input_grad, 5, 16},
 };
 constexpr std::array kFsdpDevices{
-    LoadedDevice{"a100-40", 0.81, 0.32, 0.765, Nanos{8'000}},
-    LoadedDevice{"a100-80", 0.81, 0.32, 0.765, Nanos{8'000}},
-    LoadedDevice{"h100", 0.64, 0.19, 0.85, Nanos{7'000}},
-    LoadedDevice{"h200", 0.64, 0.19, 0.85, Nanos{7'000}},
+    LoadedDevice{"a100-40", 0.81, 0.29, 0.765, Nanos{8'000}},
+    LoadedDevice{"a100-80", 0.81, 0.29, 0.765, Nanos{8'000}},
+    LoadedDevice{"h100", 0.64, 0.16, 0.85, Nanos{7'000}},
+    LoadedDevice{"h200", 0.64, 0.16, 0.85, Nanos{7'000}},
 };
 
 // pytorch/torchtitan with compiled layers, which fuse what is between products but for the rotation of queries and
@@ -93,8 +93,8 @@ constexpr std::array kDeepSpeed{
 
 // What PyTorch's attention and products reach in whole steps, as for the frameworks above.
 constexpr std::array kEagerDevices{
-    LoadedDevice{"a100-40", 0.81, 0.32, 0.765, Nanos{8'000}},
-    LoadedDevice{"a100-80", 0.81, 0.32, 0.765, Nanos{8'000}},
+    LoadedDevice{"a100-40", 0.81, 0.29, 0.765, Nanos{8'000}},
+    LoadedDevice{"a100-80", 0.81, 0.29, 0.765, Nanos{8'000}},
     LoadedDevice{"h100", 0.64, 0.28, 0.85, Nanos{7'000}},
     LoadedDevice{"h200", 0.64, 0.28, 0.85, Nanos{7'000}},
 };

@@ -19,9 +19,12 @@ class TrafficBeside {
  public:
   explicit TrafficBeside(const StepGraph& graph) : graph_(&graph) {}
 
-  // `issued`: when the host has issued it and the compute before it has ended.
-  void add(const Operation& transfer, Nanos issued, Nanos duration) {
-    link_ = std::max(link_, issued) + duration;
+  // The transfers so far have ended then.
+  Nanos free_at() const { return link_; }
+
+  // `data`: when what it carries is there.
+  void add(const Operation& transfer, Nanos data, Nanos duration) {
+    link_ = std::max(link_, data) + duration;
     for (const Write& write : transfer.writes) {
       ends_[write.value].push_back({slice_of(*graph_, transfer, write.value), link_});
     }
@@ -68,7 +71,12 @@ void add_issue_time(const Plan& plan, const CostModel& cost, const std::vector<s
         }
         host += cost.launch(op);
         SimCost& own = costs[cost_of[id.index()]];
-        if (is_beside_its_layer(op, issue)) beside.add(op, std::max(host, device), own.fixed + own.moving);
+        if (is_beside_its_layer(op, issue)) {
+          // Members of several classes share the entry: whoever issues last is not known here.
+          const bool is_own = op.communication->transfer < 0;
+          if (is_own) own.fixed += std::max(Nanos{0}, host - std::max(device, beside.free_at()));
+          beside.add(op, device, own.fixed + own.moving);
+        }
         if (issue.queue != kComputeQueue && !issue.blocking) continue;
         device = std::max(device, beside.ready(op));
         const Nanos waits = std::max(Nanos{0}, host - device);
