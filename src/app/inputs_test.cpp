@@ -47,6 +47,21 @@ TEST(ZeroPlusPlusInputs, AreReadTogether) {
   EXPECT_FALSE(inputs(layout + "--compress weights=int8").layout.compress.is_on());
 }
 
+TEST(GradientCompressionInputs, SayRankAndLevelBehindTheFormat) {
+  const std::string layout = "--model llama2-7b --cluster dgx-a100:2 --zero 1 --compress gradients=";
+  EXPECT_EQ(inputs(layout + "power-sgd").layout.compress.rank, 4);
+  const GradientCompression factors = inputs(layout + "power-sgd:7").layout.compress;
+  EXPECT_EQ(factors, (GradientCompression{.format = CompressionFormat::power_sgd, .rank = 7}));
+  EXPECT_EQ(name_of(factors), "power-sgd:7");
+  const GradientCompression levels = inputs(layout + "int8@node").layout.compress;
+  EXPECT_EQ(levels, (GradientCompression{.format = CompressionFormat::int8, .between_nodes = true}));
+  EXPECT_EQ(name_of(levels), "int8@node");
+  for (const char* const wrong : {"int8:4", "power-sgd:", "power-sgd:x", "power-sgd:0", "power-sgd:4@node", "int8@rack",
+                                  "@node", "int8,weights=int8@node"}) {
+    EXPECT_THROW(inputs(layout + wrong), Error) << wrong;
+  }
+}
+
 // Eight devices in pairs of tensor-parallel ranks, context parallel in pairs: four ranks hold the same parameters.
 TEST(ZeroShards, AreGivenByTheirNumberOrByThatOfTheirReplicas) {
   const std::string layout = "--model llama2-7b --cluster dgx-a100:1 --tp 2 --cp 2 --zero 2 ";
