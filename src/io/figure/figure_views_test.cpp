@@ -188,8 +188,7 @@ TEST(FigureViews, DrawTimelinesWhateverTheirNamesHold) {
   }
 }
 
-// Losses 4, 2, 3 and 3, 3: the axis goes from 2 to 4 + 5 % of 2, over 260 pixels. The second of three steps is drawn in
-// the middle, at 70 + 706 / 2 = 423.
+// The second of three steps is drawn in the middle, at 70 + 706 / 2 = 423.
 TEST(FigureViews, DrawLossesOverSteps) {
   const Json summary = {{"policies", {{"int8", {{"losses", {4, 2, 3}}, {"compression_errors", {0.5, 0.25, 0.5}}}}}},
                         {"earlier_losses", {{"file", "plain.json"}, {"losses", {3, 3}}}}};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -34,8 +35,12 @@ std::vector<double> numbers_under(const Json& object, const std::string& key) {
   return numbers;
 }
 
+// There are more formats of compression than colours of series.
 std::string colour_of_curve(std::size_t number) {
-  return std::string(figure_colour::kSeries[number % std::size(figure_colour::kSeries)]);
+  static constexpr std::array<std::string_view, 4> kMore = {"#a23b3b", "#4f7f3a", "#e0739c", "#6b4a2b"};
+  const std::size_t place = number % (std::size(figure_colour::kSeries) + kMore.size());
+  const bool of_series = place < std::size(figure_colour::kSeries);
+  return std::string(of_series ? figure_colour::kSeries[place] : kMore[place - std::size(figure_colour::kSeries)]);
 }
 
 std::vector<StepCurve> curves_under(const Json& summary, const std::string& key) {
@@ -58,8 +63,9 @@ struct StepScale {
   }
 };
 
-StepScale scale_over(const std::vector<StepCurve>& curves, double least, double height) {
-  StepScale scale{.least = least, .most = -std::numeric_limits<double>::infinity(), .height = height};
+StepScale scale_over(const std::vector<StepCurve>& curves, double height) {
+  constexpr double kFar = std::numeric_limits<double>::infinity();
+  StepScale scale{.least = kFar, .most = -kFar, .height = height};
   for (const StepCurve& curve : curves) {
     scale.steps = std::max(scale.steps, static_cast<double>(curve.values.size()));
     const auto [low, high] = std::ranges::minmax(curve.values);
@@ -71,12 +77,15 @@ StepScale scale_over(const std::vector<StepCurve>& curves, double least, double 
   return scale;
 }
 
-void draw_step_axes(FigureSheet& sheet, const StepScale& scale) {
+// What a value is called on the axis.
+using ValueWords = std::string (*)(double);
+
+void draw_step_axes(FigureSheet& sheet, const StepScale& scale, ValueWords words) {
   const double tick = round_tick((scale.most - scale.least) * 1e3, 5) / 1e3;  // ticks are whole thousandths
   for (double value = std::ceil(scale.least / tick) * tick; value <= scale.most; value += tick) {
     const double y = scale.place(1, value).y;
     sheet.line({kLossLeft, y}, {kLossLeft + kLossWidth, y}, figure_colour::kLine);
-    sheet.text({kLossLeft - 8, y + 4}, fmt::format("{:.6g}", value), {TextAnchor::end, figure_colour::kMuted, 10});
+    sheet.text({kLossLeft - 8, y + 4}, words(value), {TextAnchor::end, figure_colour::kMuted, 10});
   }
   const double between = std::max(1.0, round_tick(scale.steps, 8));
   for (double step = between; step <= scale.steps; step += between) {
@@ -85,13 +94,13 @@ void draw_step_axes(FigureSheet& sheet, const StepScale& scale) {
   }
 }
 
-void draw_steps(FigureSheet& sheet, const std::string& what, const std::vector<StepCurve>& curves, double least,
-                double height) {
+void draw_steps(FigureSheet& sheet, const std::string& what, const std::vector<StepCurve>& curves, double height,
+                ValueWords words) {
   sheet.text({kLossLeft, sheet.top() + 12}, what);
   sheet.move_down(20);
-  StepScale scale = scale_over(curves, least, height);
+  StepScale scale = scale_over(curves, height);
   scale.top = sheet.top();
-  draw_step_axes(sheet, scale);
+  draw_step_axes(sheet, scale, words);
   for (const StepCurve& curve : curves) {
     std::vector<FigurePoint> places;
     for (std::size_t i = 0; i < curve.values.size(); ++i) {
@@ -118,13 +127,16 @@ std::string draw_losses(const FigureSubject& subject) {
     losses.push_back({string_in(earlier, "file"), std::string(figure_colour::kInk), std::move(values)});
   }
   FigureSheet sheet(subject.title, "Losses over the steps of training");
-  double least = std::numeric_limits<double>::infinity();
-  for (const StepCurve& curve : losses) least = std::min(least, std::ranges::min(curve.values));
-  draw_steps(sheet, "loss", losses, least, kLossHeight);
-  const std::vector<StepCurve> held_back = curves_under(subject.summary, "compression_errors");
+  draw_steps(sheet, "loss", losses, kLossHeight, [](double value) { return fmt::format("{:.6g}", value); });
+  // Formats lie orders of magnitude apart, so their logarithms are drawn.
+  std::vector<StepCurve> held_back = curves_under(subject.summary, "compression_errors");
+  for (StepCurve& curve : held_back) {
+    constexpr double kLeast = 1e-6;
+    for (double& value : curve.values) value = std::log10(std::max(value, kLeast));
+  }
   if (!held_back.empty()) {
     draw_steps(sheet, "held back: the norm of what compression keeps for later steps over that of the gradients",
-               held_back, 0, kHeldBackHeight);
+               held_back, kHeldBackHeight, [](double value) { return fmt::format("{:.2g}", std::pow(10, value)); });
   }
   std::vector<LegendEntry> legend;
   for (const StepCurve& curve : losses) legend.push_back({curve.colour, curve.name});
