@@ -26,7 +26,7 @@ CONFIGS = {
               "tie_word_embeddings": False},
 }
 SHARED = ("--seq 16 --global-batch 16 --no-dropout --bucket-mib 0.03 --bucket-size 8000 --budget 0.1 --json --steps 12 --seed 7 "
-          "--threads 1 --optimizer kfac --lr 0.002 --kfac-lr 0.01").split()
+          "--threads 1 --optimizer kfac --lr 0.002 --kfac-lr 0.0003").split()
 # Name, model, ranks, flags. What comes first for a model and its settings is the one rank that others are compared with.
 CASES = [
     ("gpt-one", "gpt", 1, "--micro-batch 16 --policy serial"),

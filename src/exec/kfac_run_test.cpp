@@ -46,7 +46,7 @@ std::vector<double> train_with_kfac(const WholePlan& plan) {
   TrainSettings settings;
   settings.steps = kKfacSteps;
   settings.optimizer = Optimizer::kfac;
-  settings.kfac.learning_rate = 0.005;
+  settings.kfac.learning_rate = 0.001;
   settings.kfac.damping = 0.1;  // with less, and longer steps, sums in another order show in the fourth digit
   settings.schedule.warmup = 3;
   TrainJob job{plan, settings, Corpus::generate(3, 4096), 1, true};

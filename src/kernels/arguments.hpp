@@ -114,10 +114,10 @@ struct AdamSettings {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double weight_decay = 0;  // AdamW's: decoupled
 };
-// The two factors of a linear layer's curvature are averaged over steps and inverted; the step that follows from them
-// has the length `learning_rate` in the metric of that curvature.
+// The two factors of a linear layer's curvature are averaged over steps and inverted. The elements of the direction that
+// follows from them have a root mean square of 1, as those of Adam's nearly have.
 struct KfacSettings {
-  double learning_rate = 3e-3, momentum = 0.9;
+  double learning_rate = 3e-4, momentum = 0.9;
   double decay = 0.95;    // of the average: what stays of it when a step's curvature is added
   double damping = 0.03;  // added to the diagonal of a factor, as a multiple of the diagonal's mean
 };

@@ -146,8 +146,8 @@ class Kernels {
                                 const Matrix& /*average*/, const Matrix& /*inverse*/, bool& /*finite*/) {
     throw Error(kNoCurvature);
   }
-  // direction = P / sqrt(<P, gradient>) with P = outputs gradient inputs for the weights and outputs gradient for the
-  // bias; the product in the root is over both. Empty inverses stand for the identity.
+  // direction = P / rms(P) with P = outputs gradient inputs for the weights and outputs gradient for the bias; the root
+  // mean square is over both. Empty inverses stand for the identity.
   virtual void precondition(const LinearGradient& /*gradient*/, const Matrix& /*inputs*/, const Matrix& /*outputs*/,
                             const LinearGradient& /*direction*/) {
     throw Error(kNoCurvature);

@@ -36,6 +36,7 @@ double step_of(const PlanRequest& r, bool fills) {
 
 struct StageWork {
   double passes = 0, extra = 0, rest = 0;  // forward and backward of a step; what may wait; what is done once a step
+  double longest_extra = 0;                // of one operation
 };
 
 StageWork work_of_first_stage(const PlanRequest& r) {
@@ -46,6 +47,7 @@ StageWork work_of_first_stage(const PlanRequest& r) {
   for (const Operation& op : graph.operations) {
     if (op.rank_class.index() != 0 || op.is_transfer()) continue;
     const double all = seconds(cost.compute(op)) * static_cast<double>(op.per_micro_batch ? graph.micro_batches : 1);
+    if (is_extra_work(op)) work.longest_extra = std::max(work.longest_extra, seconds(cost.compute(op)));
     (is_extra_work(op) ? work.extra : op.per_micro_batch ? work.passes : work.rest) += all;
   }
   return work;
@@ -59,7 +61,13 @@ TEST(ExtraWork, HidesInBubblesAsSoonAsTheyHoldIt) {
     const auto interval = static_cast<std::int64_t>(std::ceil(work.extra / bubble));
     const double without = step_of(equal_stages(schedule, 1'000'000), true);
     EXPECT_NEAR(without / (7 * work.passes / 4 + work.rest), 1, 0.02);
-    EXPECT_NEAR(step_of(equal_stages(schedule, 2 * interval), true) / without, 1, 0.02) << name_of(schedule);
+    // Nothing that has begun is interrupted, so wherever a stage waited for the one before or behind it, it may go on
+    // by the longest such operation later: once on the way through 4 stages and once on the way back.
+    const PlanRequest seldom = equal_stages(schedule, 2 * interval);
+    const double hidden = step_of(seldom, true);
+    EXPECT_GE(hidden, 0.999 * without);
+    EXPECT_LE(hidden, without + 8 * work_of_first_stage(seldom).longest_extra) << name_of(schedule);
+    EXPECT_LT(hidden, without + work_of_first_stage(seldom).extra) << name_of(schedule);
     // Twice as much as bubbles hold does not fit: the step is at least all that a device has to do.
     if (interval > 1) {
       const PlanRequest often = equal_stages(schedule, 1);

@@ -55,17 +55,18 @@ class Kfac:
         self.at += 1
 
     def follow(self, name):
-        """Replaces the gradient by the natural one, of length one in the metric of the curvature."""
+        """Replaces the gradient by the natural one, scaled to elements with a root mean square of 1."""
         weight, bias = self.weights[name + ".weight"], self.weights.get(name + ".bias")
         inputs, outputs = self.inverses.get(name, (None, None))
-        gradient = weight.grad.double()
-        natural = gradient if inputs is None else outputs @ gradient @ inputs
-        square = (natural * gradient).sum()
+        natural = weight.grad.double() if inputs is None else outputs @ weight.grad.double() @ inputs
+        parts = [natural.flatten()]
         if bias is not None:
             of_bias = bias.grad.double() if inputs is None else outputs @ bias.grad.double()
-            square = square + (of_bias * bias.grad.double()).sum()
-            bias.grad.copy_(of_bias / square.sqrt())
-        weight.grad.copy_(natural / square.sqrt())
+            parts.append(of_bias)
+        size = torch.cat(parts).square().mean().sqrt()
+        weight.grad.copy_(natural / size)
+        if bias is not None:
+            bias.grad.copy_(of_bias / size)
 
     def refresh(self, name):
         x, dy = self.seen[name]

@@ -286,7 +286,7 @@ void declare_run_flags(Flags& flags) {
   flags.value("lr-decay-steps", "N", "step, warm-up included, at which they are there (default: --steps)", kTraining);
   flags.value("weight-decay", "X", "default: 0", kTraining);
   flags.value("momentum", "X", "of sgd (default: 0) and of kfac (default: 0.9)", kTraining);
-  flags.value("kfac-lr", "X", "length of a linear layer's step in the metric of its curvature (default: 0.003)",
+  flags.value("kfac-lr", "X", "of linear layers, whose directions have a root mean square of 1 (default: 0.0003)",
               kTraining);
   flags.value("kfac-decay", "X", "what stays of the averaged curvature at every refresh (default: 0.95)", kTraining);
   flags.value("kfac-damping", "X", "added to the curvature's diagonal, as a multiple of its mean (default: 0.03)",

@@ -89,7 +89,8 @@ void AtenKernels::precondition(const LinearGradient& gradient, const Matrix& inp
   } else if (outputs.empty()) {
     copy_all(weight, direction.weight);
   }
-  double square = inner_product(direction.weight, weight);
+  double square = inner_product(direction.weight, direction.weight);
+  std::int64_t elements = weight.rows * weight.columns;
   if (!gradient.bias.empty()) {
     const Matrix bias = as_column(gradient.bias), of_bias = as_column(direction.bias);
     if (outputs.empty()) {
@@ -97,10 +98,11 @@ void AtenKernels::precondition(const LinearGradient& gradient, const Matrix& inp
     } else {
       multiply({outputs}, {bias}, of_bias, Into::overwrite);
     }
-    square += inner_product(of_bias, bias);
+    square += inner_product(of_bias, of_bias);
+    elements += gradient.bias.size;
   }
   // A layer without a gradient does not move. NaN passes, for the update to find it.
-  const double factor = square <= 0 ? 0 : 1 / std::sqrt(square);
+  const double factor = square <= 0 ? 0 : std::sqrt(static_cast<double>(elements) / square);
   scale_rows(direction.weight, factor);
   if (!direction.bias.empty()) scale_rows(as_column(direction.bias), factor);
 }
