@@ -36,7 +36,7 @@ class _Call(ctypes.Structure):
 def find() -> Path:
     """The library: where WEFT_LIBRARY says, inside the package (a wheel), or in the build folder of a source tree."""
     package = Path(__file__).resolve().parent.parent
-    places = [Path(os.environ["WEFT_LIBRARY"])] if "WEFT_LIBRARY" in os.environ else []
+    places = [Path(os.environ["WEFT_LIBRARY"]).absolute()] if "WEFT_LIBRARY" in os.environ else []
     places += [package / NAME, package.parent.parent / "build" / "release" / NAME]
     for place in places:
         if place.is_file():
