@@ -21,7 +21,7 @@ std::vector<test::NamedLayout> factored_layouts() {
           {"pp 2, clipped", {.pp = 2, .clip_grad = 1}}};
 }
 
-void expect_safe(const PlanRequest& r, const std::string& policy) {
+void expect_safe_and_in_place(const PlanRequest& r, const std::string& policy) {
   const Plan plan = make_plan(r, test::build(r), policy);
   const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
   ASSERT_FALSE(found) << found->message;
@@ -42,8 +42,8 @@ TEST_P(FactoredPlans, AreSafeInEveryLayout) {
       SCOPED_TRACE(fmt::format("{} on {}", name, cluster));
       Layout layout = base;
       layout.compress = {CompressionFormat::power_sgd, 1000, 2};
-      expect_safe(test::request(test::small_gpt(3), parse_cluster(cluster), layout, layout.pp == 1 ? 1 : 4),
-                  GetParam());
+      expect_safe_and_in_place(
+          test::request(test::small_gpt(3), parse_cluster(cluster), layout, layout.pp == 1 ? 1 : 4), GetParam());
     }
   }
 }
@@ -55,9 +55,9 @@ TEST_P(FactoredPlans, AreSafeInTwoLevels) {
       SCOPED_TRACE(fmt::format("{} on {} nodes", name, nodes));
       Layout layout = base;
       layout.compress = {.format = CompressionFormat::int8, .min_elements = 1000, .between_nodes = true};
-      expect_safe(test::request(test::small_llama(3), parse_cluster(fmt::format("dgx-a100:{}", nodes)), layout,
-                                layout.pp == 1 ? 1 : 4),
-                  GetParam());
+      expect_safe_and_in_place(test::request(test::small_llama(3), parse_cluster(fmt::format("dgx-a100:{}", nodes)),
+                                             layout, layout.pp == 1 ? 1 : 4),
+                               GetParam());
     }
   }
 }
