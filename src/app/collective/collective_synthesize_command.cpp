@@ -85,9 +85,10 @@ std::string proof_in_words(const Topology& topology, const Synthesis& synthesis,
 std::string switches_in_words(const Topology& topology, const Synthesis& synthesis, const SynthesisRequest& request) {
   if (!synthesis.switches.empty()) {
     const bool is_root = synthesis.roots.back() >= synthesis.program.spec.ranks;
-    return fmt::format("switches take part as ranks {} to {}{}: {}\n", synthesis.program.spec.ranks,
-                       std::ssize(synthesis.program.ranks) - 1, is_root ? ", and sums are made there" : "",
-                       fmt::join(synthesis.switches, ", "));
+    const std::int64_t first = synthesis.program.spec.ranks, last = std::ssize(synthesis.program.ranks) - 1;
+    return fmt::format("switches take part as {}{}: {}\n",
+                       first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last),
+                       is_root ? ", and sums are made there" : "", fmt::join(synthesis.switches, ", "));
   }
   if (request.in_network) return "switches that could take part would make it slower\n";
   if (switch_ranks_for(topology, request.kind).empty()) return "";

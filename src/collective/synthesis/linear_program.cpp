@@ -22,6 +22,7 @@ struct CbcLibrary {
                const double* column_least, const double* column_most, const double* cost, const double* row_least,
                const double* row_most) = nullptr;
   void (*set_whole)(void* model, int column) = nullptr;
+  void (*set_log_level)(void* model, int level) = nullptr;
   void (*set_parameter)(void* model, const char* name, const char* value) = nullptr;
   int (*solve)(void* model) = nullptr;
   int (*is_optimal)(void* model) = nullptr;
@@ -42,6 +43,7 @@ CbcLibrary load_cbc() {
   cbc.find(cbc.destroy, "Cbc_deleteModel");
   cbc.find(cbc.load, "Cbc_loadProblem");
   cbc.find(cbc.set_whole, "Cbc_setInteger");
+  cbc.find(cbc.set_log_level, "Cbc_setLogLevel");
   cbc.find(cbc.set_parameter, "Cbc_setParameter");
   cbc.find(cbc.solve, "Cbc_solve");
   cbc.find(cbc.is_optimal, "Cbc_isProvenOptimal");
@@ -100,7 +102,7 @@ std::optional<std::vector<double>> solve(const LinearProgram& program, double se
   for (std::size_t i = 0; i < program.columns.size(); ++i) {
     if (program.columns[i].is_whole) cbc.set_whole(model, static_cast<int>(i));
   }
-  cbc.set_parameter(model, "log", "0");
+  cbc.set_log_level(model, 0);  // it would print
   cbc.set_parameter(model, "sec", fmt::format("{}", seconds).c_str());
   cbc.solve(model);
   std::optional<std::vector<double>> values;

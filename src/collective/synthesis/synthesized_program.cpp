@@ -127,10 +127,31 @@ struct Trees {
   double seconds = 0;
 };
 
+// A part of every link: of those from devices into switches that take part `into`, of those back the rest, of others
+// half. (Both directions of the others get the same, so that switches which only pass on stay balanced.)
+Topology part_of_links(const Topology& topology, std::size_t members, double into) {
+  Topology part = topology;
+  const std::vector<std::int32_t> devices = topology.devices();
+  std::vector<bool> is_member(topology.vertices.size(), false), is_switch = is_member;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    (rank < members ? is_member : is_switch)[devices[rank]] = true;
+  }
+  for (TopologyLink& link : part.links) {
+    double own = 0.5;
+    if (is_member[link.from] && is_switch[link.to]) own = into;
+    if (is_switch[link.from] && is_member[link.to]) own = 1 - into;
+    link.bandwidth.bytes_per_second *= own;
+  }
+  return part;
+}
+
+// With `into` above 0, results get that part of the links (part_of_links), and sums what mirrors it.
 Trees all_reduce_trees(const Topology& topology, const std::vector<std::int64_t>& shares, std::size_t members,
-                       std::int64_t max_pieces) {
-  Trees trees{shares, trees_with_switches(topology, shares, members, max_pieces),
-              trees_with_switches(reversed(topology), shares, members, max_pieces), 0};
+                       std::int64_t max_pieces, double into = 0) {
+  const Topology down = into > 0 ? part_of_links(topology, members, into) : topology;
+  const Topology up = reversed(into > 0 ? part_of_links(topology, members, 1 - into) : topology);
+  Trees trees{shares, trees_with_switches(down, shares, members, max_pieces),
+              trees_with_switches(up, shares, members, max_pieces), 0};
   match_pieces(*trees.gather, *trees.scatter, shares);
   trees.seconds = seconds_of_both(topology, trees.gather, trees.scatter);
   return trees;
@@ -172,8 +193,23 @@ std::vector<std::vector<std::int64_t>> shares_to_try(const Topology& topology, s
 Trees best_all_reduce_trees(const Topology& topology, std::size_t members, std::int64_t max_pieces) {
   std::optional<Trees> best;
   for (const std::vector<std::int64_t>& shares : shares_to_try(topology, members)) {
-    Trees trees = all_reduce_trees(topology, shares, members, max_pieces);
-    if (!best || trees.seconds < best->seconds * (1 - 1e-9)) best = std::move(trees);
+    // A result enters a switch once and leaves it for all n devices there, a sum the other way round: results need one
+    // part in n + 1 of the links into it. Trees that fill all links by themselves would leave too little for the
+    // others.
+    std::vector<double> parts{0};
+    if (topology.devices().size() > members) {
+      const auto most = static_cast<double>(members);
+      const double each = most / static_cast<double>(topology.devices().size() - members);
+      parts.insert(parts.end(), {1 / (each + 1), 1 / (most + 1), 0.25, 0.5});
+    }
+    for (const double into : parts) {
+      try {
+        Trees trees = all_reduce_trees(topology, shares, members, max_pieces, into);
+        if (!best || trees.seconds < best->seconds * (1 - 1e-9)) best = std::move(trees);
+      } catch (const Error&) {  // the part of the links cannot be packed, say because whole KB/s leave a switch unequal
+        if (into == 0) throw;
+      }
+    }
   }
   return *best;
 }
