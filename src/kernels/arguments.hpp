@@ -114,8 +114,8 @@ struct AdamSettings {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double weight_decay = 0;  // AdamW's: decoupled
 };
-// The two factors of a linear layer's curvature are averaged over steps and inverted. The elements of the direction that
-// follows from them have a root mean square of 1, as those of Adam's nearly have.
+// The two factors of a linear layer's curvature are averaged over steps and inverted. The elements of the direction
+// that follows from them have a root mean square of 1, as those of Adam's nearly have.
 struct KfacSettings {
   double learning_rate = 3e-4, momentum = 0.9;
   double decay = 0.95;    // of the average: what stays of it when a step's curvature is added
