@@ -315,14 +315,12 @@ TEST(PlanFileText, KeepsWhatNoPolicyWritesYet) {
   plan.issues[3].queue = plan.classes[0].queues.last_id();
   plan.policy = "none\n\\";
   plan.thread_blocks = 4;
-  std::vector<Communication*> transfers;
-  for (Operation& transfer : plan.graph.operations) {
-    if (transfer.communication) transfers.push_back(&*transfer.communication);
+  for (const Mover& mover : {Mover{.thread_blocks = 3}, Mover{.copy_engine = true}}) {
+    for (Operation& transfer : plan.graph.operations) {
+      if (transfer.communication) transfer.communication->mover = mover;
+    }
+    expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
   }
-  ASSERT_GE(transfers.size(), 2U);
-  transfers[0]->mover.thread_blocks = 3;
-  transfers[1]->mover.copy_engine = true;
-  expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
 }
 
 TEST(PlanFileText, AbsentKeysTakeTheirDefaults) {
