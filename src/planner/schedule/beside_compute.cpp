@@ -1,6 +1,8 @@
 #include "planner/schedule/beside_compute.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "graph/operation_part.hpp"
 #include "graph/own_rows.hpp"
@@ -72,9 +74,20 @@ void overlap_cut_transfers(Plan& plan) {
   }
 }
 
+// A gather whose readers stay whole is waited for.
 void overlap_gathers_with_own_rows(Plan& plan) {
+  std::vector<bool> arrives_in_part(plan.graph.values.size(), false);
+  for (const Operation& op : plan.graph.operations) {
+    const std::optional<Operand> gathered = gathered_operand(op);
+    if (!gathered || !is_part(op) || op.origins.front().axis != kOwnFirstAxis) continue;
+    if (!is_own_piece(op.origins.front())) arrives_in_part[read_of(op, *gathered).index()] = true;
+  }
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
-    if (gathers_rows_of_others(plan.graph.operations[i])) plan.issues[i].blocking = false;
+    const Operation& op = plan.graph.operations[i];
+    if (!gathers_rows_of_others(op)) continue;
+    for (const Write& write : op.writes) {
+      if (arrives_in_part[write.value.index()]) plan.issues[i].blocking = false;
+    }
   }
 }
 
