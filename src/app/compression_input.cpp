@@ -88,9 +88,11 @@ EncodedTensors read_compression(const Flags& flags, Runtime runtime) {
     return choice;
   }
   read_formats(*text, choice);
-  // kernels/cuda/encode.cu has the formats up to this one.
+  // kernels/cuda/encode.cu has the formats up to this one, of whole shards.
   constexpr auto kLastOfGpus = CompressionFormat::random_k;
-  if (runtime == Runtime::cuda && std::max(choice.gradients.format, choice.weights) > kLastOfGpus) {
+  const bool has_kernels =
+      std::max(choice.gradients.format, choice.weights) <= kLastOfGpus && !choice.gradients.between_nodes;
+  if (runtime == Runtime::cuda && !has_kernels) {
     fail("--compress {}: has no kernels for GPUs yet; weft run takes it on processors", *text);
   }
   choice.gradients.min_elements = least.value_or(choice.gradients.min_elements);

@@ -26,7 +26,7 @@ bool is_of_node_shards(const RankView& view, const ParameterStates& parameters, 
 
 BoundOperation bind_node_shards(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
                                 CompressionErrors& errors, const Operation& op) {
-  if (view.memory().is_of_device()) fail("'{}': --compress has no kernels for GPUs yet", describe(op));
+  if (view.memory().is_of_device()) fail("'{}': has no kernels for GPUs yet", describe(op));
   const ParameterState& p = parameters.of(op.layer, op.subject);
   const CompressionFormat format = compression_of(op.key);
   const bool encodes = op.role == Role::grad_encode;
@@ -55,14 +55,15 @@ BoundOperation bind_node_shards(const RankView& view, const ParameterStates& par
   if (!encodes) {
     return [shards, summands = op.key.dims[3]](Kernels& kernels, std::int64_t) {
       kernels.synchronize();
-      for (const NodeShard& shard : shards) decode_sum_on_host(shard.encoded, summands, shard.values);
+      for (const NodeShard& shard : shards) decode_sum_on_host(shard.encoded, summands, shard.values, Into::overwrite);
     };
   }
   return [shards, noted = &errors](Kernels& kernels, std::int64_t step) {
     kernels.synchronize();
     for (const NodeShard& shard : shards) {
-      const std::uint64_t draw = mix_bits(shard.draw + static_cast<std::uint64_t>(step));
-      const EncodedSquares squares = encode_on_host(shard.values, shard.errors, draw, shard.encoded);
+      EncodedSquares squares;
+      const EncodingDraw draw{mix_bits(shard.draw + static_cast<std::uint64_t>(step))};
+      encode_on_host(shard.values, shard.errors, draw, shard.encoded, &squares);
       noted->add(step, squares.gradient, squares.error);
     }
   };
