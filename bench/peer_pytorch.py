@@ -106,8 +106,11 @@ def measure(options, contender, warm, steps, rows):
     trainer = Trainer(options, *contender)
     times, loss = trainer.timed(warm, steps)
     rows.setdefault(name_of(*contender), []).extend(times)
-    facts = {} if trainer.keeps_gradients else {"report": trainer.optimizer.weft.report(), "plan": trainer.optimizer.weft.plan.profile,
-                                                "transfers": len(trainer.optimizer.weft.plan.transfers)}
+    facts = {}
+    if not trainer.keeps_gradients:
+        facts["report"], plan = trainer.optimizer.weft.report(), trainer.optimizer.weft.plan
+        if plan is not None:  # none where Weft stands aside, or in a turn that is too short
+            facts.update(plan=plan.profile, transfers=len(plan.transfers))
     trainer.close()
     return {"loss": loss, "steps": warm + steps, "parameters": trainer.parameters, **facts}
 

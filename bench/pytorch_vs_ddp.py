@@ -58,8 +58,10 @@ def show(report):
     for name, ratio in report["over_ddp_of"].items():
         ours = report["facts"][name]
         lanes = f", {ours['report']['communicators']} communicators" if "communicators" in ours["report"] else ""
-        lines.append([f"weft.torch, {ours['transfers']} transfers{lanes}{'' if name == 'weft' else ' (given)'}",
-                      f"{1e3 * ratio * report['ddp_s']:.1f}", f"{1e3 * ours['report']['predicted_step_s']:.1f}", f"{ratio:.3f}"])
+        plan = f"{ours['transfers']} transfers" if "transfers" in ours else "no plan"
+        predicted = ours["report"].get("predicted_step_s")
+        lines.append([f"weft.torch, {plan}{lanes}{'' if name == 'weft' else ' (given)'}", f"{1e3 * ratio * report['ddp_s']:.1f}",
+                      f"{1e3 * predicted:.1f}" if predicted else "-", f"{ratio:.3f}"])
     kit.print_table(["who", "median ms", "predicted ms", "x DDP"], lines)
 
 
