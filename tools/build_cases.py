@@ -124,6 +124,7 @@ LAYOUTS = [
     ("pp-dualpipev", TINY, "--pp 2 --vpp 2 --schedule dualpipev --global-batch 64"),
     ("pp-warm-up-depth", TINY, "--pp 2 --warm-up-depth 3 --global-batch 64"),
     ("pp-kfac", TINY, "--pp 4 --kfac-interval 3 --global-batch 32"),
+    ("pp-kfac-auto", TINY, "--pp 4 --kfac-interval auto --global-batch 32"),
     ("zero3-secondary-node", TINY, "--zero 3 --zero-secondary node --global-batch 32"),
     ("zero3-pp", TINY, "--zero 3 --pp 2 --global-batch 32"),
     ("zero2-vpp", TINY, "--zero 2 --pp 2 --vpp 2 --global-batch 32"),

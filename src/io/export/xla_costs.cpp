@@ -12,6 +12,7 @@ namespace {
 // Names of instructions have letters, digits, dots, dashes and underscores.
 std::string instruction_name(const Operation& operation) {
   std::string name = describe(operation);
+  std::erase(name, ',');
   for (char& c : name) c = c == ' ' || c == '#' ? '_' : c;
   return name;
 }
