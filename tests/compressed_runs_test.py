@@ -160,7 +160,7 @@ def check_power_sgd(weft, folder, rank, ranks, zero, policy, stops_at):
 
 
 HOOK = '''
-import sys, numpy as np, torch, torch.distributed as dist
+import os, sys, numpy as np, torch, torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
 rank, folder = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group("gloo", init_method="file://" + folder + "/store", rank=rank, world_size=2)
@@ -185,6 +185,8 @@ for gradient in case["gradients"]:
     ddp(torch.tensor(2 * (share * gradient + apart), dtype=torch.float32)).backward()
     found.append(weight.grad.numpy().copy())
 if rank == 0: np.save(folder + "/found.npy", np.array(found))
+dist.barrier()
+os._exit(0)  # threads of PyTorch 1.13's DDP may end the process with an error while Python closes down
 '''
 
 
