@@ -53,7 +53,7 @@ TEST(FactoredGradients, SendTheSumOfRowsAndColumns) {
   const std::int64_t columns = 2 * (kHidden + kHidden + kHidden + kInner) + 2 * kHidden;
   EXPECT_EQ(sent_by(graph, Role::grad_exchange), 4 * kRank * rows);
   EXPECT_EQ(sent_by(graph, Role::grad_gather), 4 * kRank * columns);
-  EXPECT_EQ(sent_by(graph, Role::grad_reduce), 4 * 5 * kHidden);
+  EXPECT_EQ(sent_by(graph, Role::grad_reduce), std::int64_t{4} * 5 * kHidden);
   std::int64_t errors = 0, bases = 0;
   for (const Operation& op : graph.operations) {
     if (op.key.kind == OpKind::low_rank && op.role == Role::grad_decode) {
@@ -179,7 +179,7 @@ TEST(GradientsBetweenNodes, EncodeSumsWhereThereAreMoreThanTwoNodes) {
   verify_graph(graph);
   EXPECT_EQ(sent_by(graph, Role::grad_exchange), sent_by(graph, Role::grad_gather));
   // Norms have shards of 128 elements, which take 132 bytes.
-  const std::int64_t norms = 5 * 4096;
+  const std::int64_t norms = std::int64_t{5} * 4096;
   EXPECT_EQ(sent_by(graph, Role::grad_exchange), (m - norms) / 8 / 256 * 260 + norms / 8 / 128 * 132);
 }
 

@@ -10,8 +10,8 @@
 
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
-#include "graph/transfer_mover.hpp"
 #include "graph/own_rows.hpp"
+#include "graph/transfer_mover.hpp"
 #include "graph/transfer_program.hpp"
 #include "plan/shared_queues.hpp"
 #include "plan/verify/legs.hpp"
