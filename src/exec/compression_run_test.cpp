@@ -80,29 +80,10 @@ CompressedRun adding_up(std::int64_t steps, const fs::path& folder, std::int64_t
   return run;
 }
 
-using Sums = std::map<std::string, std::vector<double>>;  // by tensor
+using Sums = test::WholeSums;
 
-// Adds up all pieces of these kinds in a checkpoint, element by element.
 Sums sums_of(const fs::path& checkpoint, const std::vector<TensorKind>& kinds) {
-  const auto shapes = test::shapes_of(two_headed_gpt());
-  Sums sums;
-  for (const auto& [name, shape] : shapes) sums[name].resize(test::size_of(shape));
-  for (const StoredFile& file : read_checkpoint(checkpoint).files) {
-    std::map<std::string, NamedTensor> stored;
-    for (NamedTensor& tensor : read_safetensors(checkpoint / file.name)) stored[tensor.name] = std::move(tensor);
-    for (const StoredPiece& piece : file.pieces) {
-      if (std::ranges::find(kinds, piece.kind) == kinds.end()) continue;
-      const std::vector<float>& data = stored.at(piece.name()).data;
-      std::vector<double>& whole = sums.at(piece.tensor);
-      const auto width = std::ssize(whole) / shapes.at(piece.tensor).front();
-      for (std::int64_t e = piece.elements.begin; e < piece.elements.end; ++e) {
-        const std::int64_t row = piece.rows.begin + e / piece.columns.size();
-        const std::int64_t column = piece.columns.begin + e % piece.columns.size();
-        whole[row * width + column] += data[e - piece.elements.begin];
-      }
-    }
-  }
-  return sums;
+  return test::add_up_pieces(two_headed_gpt(), checkpoint, kinds);
 }
 
 Sums all_gradients(const fs::path& checkpoint) {

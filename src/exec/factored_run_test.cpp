@@ -94,30 +94,6 @@ TrainSettings only_adding_up(std::int64_t steps) {
   return settings;
 }
 
-using WholeSums = std::map<std::string, std::vector<double>>;  // by tensor
-
-WholeSums add_up_pieces(const std::filesystem::path& checkpoint, const std::vector<TensorKind>& kinds) {
-  const auto shapes = test::shapes_of(model_of_two_heads());
-  WholeSums sums;
-  for (const auto& [name, shape] : shapes) sums[name].resize(test::size_of(shape));
-  for (const StoredFile& file : read_checkpoint(checkpoint).files) {
-    std::map<std::string, NamedTensor> stored;
-    for (NamedTensor& tensor : read_safetensors(checkpoint / file.name)) stored[tensor.name] = std::move(tensor);
-    for (const StoredPiece& piece : file.pieces) {
-      if (std::ranges::find(kinds, piece.kind) == kinds.end()) continue;
-      const std::vector<float>& data = stored.at(piece.name()).data;
-      std::vector<double>& whole = sums.at(piece.tensor);
-      const auto width = std::ssize(whole) / shapes.at(piece.tensor).front();
-      for (std::int64_t e = piece.elements.begin; e < piece.elements.end; ++e) {
-        const std::int64_t row = piece.rows.begin + e / piece.columns.size();
-        const std::int64_t column = piece.columns.begin + e % piece.columns.size();
-        whole[row * width + column] += data[e - piece.elements.begin];
-      }
-    }
-  }
-  return sums;
-}
-
 double largest_of(const std::vector<double>& values) {
   double found = 0;
   for (const double value : values) found = std::max(found, std::abs(value));
@@ -125,9 +101,10 @@ double largest_of(const std::vector<double>& values) {
 }
 
 // Returns the largest error that is held back.
-double expect_all_gradients(const std::filesystem::path& saved, const WholeSums& expected) {
+double expect_all_gradients(const std::filesystem::path& saved, const test::WholeSums& expected) {
   const std::vector<TensorKind> errors{TensorKind::gradient_error, TensorKind::sum_error};
-  const WholeSums applied = add_up_pieces(saved, {TensorKind::first_moment}), held = add_up_pieces(saved, errors);
+  const test::WholeSums applied = test::add_up_pieces(model_of_two_heads(), saved, {TensorKind::first_moment}),
+                        held = test::add_up_pieces(model_of_two_heads(), saved, errors);
   double most = 0;
   for (const auto& [name, values] : expected) {
     const double scale = std::max(largest_of(values), largest_of(held.at(name)));
@@ -159,7 +136,8 @@ TEST_F(LevelledRun, AppliesTheSumOfAllGradientsButForWhatItStillHolds) {
   constexpr std::int64_t kSteps = 4;
   const ScratchFolder plain("levelled_plain");
   train_levelled({}, only_adding_up(kSteps), plain.path());
-  const WholeSums expected = add_up_pieces(plain.path() / checkpoint_name(kSteps), {TensorKind::first_moment});
+  const test::WholeSums expected =
+      test::add_up_pieces(model_of_two_heads(), plain.path() / checkpoint_name(kSteps), {TensorKind::first_moment});
   using enum CompressionFormat;
   for (const LevelledCase& c : std::vector<LevelledCase>{{factors(2)},
                                                          {factors(1), {.zero = 1}, 3, 1, "priority"},
@@ -189,8 +167,9 @@ TEST_F(LevelledRun, LosesNothingWhenItGoesOnInAnotherWay) {
   train_levelled({factors(2)}, only_adding_up(2), folder.path());
   train_levelled({without_norms, {}, 6, 2}, only_adding_up(4), folder.path(), 2);
   train_levelled({factors(2), {.zero = 1}, 3}, only_adding_up(6), folder.path(), 4);
-  expect_all_gradients(folder.path() / checkpoint_name(6),
-                       add_up_pieces(plain.path() / checkpoint_name(6), {TensorKind::first_moment}));
+  expect_all_gradients(
+      folder.path() / checkpoint_name(6),
+      test::add_up_pieces(model_of_two_heads(), plain.path() / checkpoint_name(6), {TensorKind::first_moment}));
 }
 
 // The order of operations must not matter but for rounding, which low rank and coarse steps make larger.

@@ -11,7 +11,7 @@
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/passes.hpp"
-#include "planner/search/decisions.hpp"
+#include "planner/test_decisions.hpp"
 #include "planner/test_plans.hpp"
 
 namespace weft {
@@ -74,14 +74,8 @@ TEST(SlicesPlans, AreSafeWithEveryDecision) {
     layout.slice_tokens = {first, second, 32 - first - second};
     const PlanRequest request = test::request(draw(2) == 0 ? test::small_llama(4) : test::small_gpt(4),
                                               parse_cluster("local:4,nic=200Mb/s"), layout, 1 + draw(3));
-    const SharedGraph graph = test::build(request);
-    const DecisionSpace space(request, graph);
-    Decisions decisions = space.start();
-    for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
-      decisions.chosen[d] = static_cast<std::size_t>(draw(static_cast<std::int64_t>(space.options(d))));
-    }
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    const WholePlan made = overlapped_plan(request, graph, "test", space.overlap(decisions));
+    const WholePlan made = test::plan_of_drawn_decisions(request, test::build(request), draw);
     if (!find_run_order(made.unfolded()).cycle.empty()) continue;
     ++planned;
     expect_slices_safe(made.plan(), static_cast<std::uint64_t>(seed));

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
@@ -100,5 +102,31 @@ struct PlannedLayout {
   PlanRequest request;
   WholePlan whole;
 };
+
+using WholeSums = std::map<std::string, std::vector<double>>;  // by tensor
+
+// Adds up all pieces of these kinds in a checkpoint, element by element.
+inline WholeSums add_up_pieces(const Transformer& model, const std::filesystem::path& checkpoint,
+                               const std::vector<TensorKind>& kinds) {
+  const auto shapes = shapes_of(model);
+  WholeSums sums;
+  for (const auto& [name, shape] : shapes) sums[name].resize(size_of(shape));
+  for (const StoredFile& file : read_checkpoint(checkpoint).files) {
+    std::map<std::string, NamedTensor> stored;
+    for (NamedTensor& tensor : read_safetensors(checkpoint / file.name)) stored[tensor.name] = std::move(tensor);
+    for (const StoredPiece& piece : file.pieces) {
+      if (std::ranges::find(kinds, piece.kind) == kinds.end()) continue;
+      const std::vector<float>& data = stored.at(piece.name()).data;
+      std::vector<double>& whole = sums.at(piece.tensor);
+      const auto width = std::ssize(whole) / shapes.at(piece.tensor).front();
+      for (std::int64_t e = piece.elements.begin; e < piece.elements.end; ++e) {
+        const std::int64_t row = piece.rows.begin + e / piece.columns.size();
+        const std::int64_t column = piece.columns.begin + e % piece.columns.size();
+        whole[row * width + column] += data[e - piece.elements.begin];
+      }
+    }
+  }
+  return sums;
+}
 
 }  // namespace weft::test

@@ -36,15 +36,7 @@ void PlanSearcher::add_movers(std::vector<Overlap>& overlaps, std::vector<Outcom
   const auto try_all = [&](const std::vector<MoverChoice>& choices) {
     std::vector<Overlap> tried(choices.size(), best);
     for (std::size_t i = 0; i < choices.size(); ++i) tried[i].movers = choices[i];
-    const std::vector<Outcome> found = evaluate_all(request_, graph_, tried);
-    bool better = false;
-    for (std::size_t i = 0; i < tried.size(); ++i) {
-      if (!is_better_result(found[i], of_best)) continue;
-      of_best = found[i];
-      best = tried[i];
-      better = true;
-    }
-    return better;
+    return take_better(tried, best, of_best);
   };
   try_all({{MoverRule::least_loss, {}}, {MoverRule::in_balance, {}}});
   bool better = kinds.size() > 1;

@@ -110,6 +110,18 @@ std::vector<PlanSearcher::Outcome> PlanSearcher::evaluate_all(const PlanRequest&
   return outcomes;
 }
 
+bool PlanSearcher::take_better(const std::vector<Overlap>& tried, Overlap& best, Outcome& of_best) {
+  const std::vector<Outcome> found = evaluate_all(request_, graph_, tried);
+  bool better = false;
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    if (!is_better_result(found[i], of_best)) continue;
+    of_best = found[i];
+    best = tried[i];
+    better = true;
+  }
+  return better;
+}
+
 void PlanSearcher::report() {
   if (request_.search.progress) request_.search.progress(std::min(1.0, spent_ / budget_));
 }

@@ -39,6 +39,8 @@ class PlanSearcher {
   Outcome evaluate(const PlanRequest& request, const SharedGraph& graph, const Overlap& overlap);
   std::vector<Outcome> evaluate_all(const PlanRequest& request, const SharedGraph& graph,
                                     const std::vector<Overlap>& overlaps);
+  // Simulates whole steps. Where one is better than the best, it becomes the best; returns whether one is.
+  bool take_better(const std::vector<Overlap>& tried, Overlap& best, Outcome& of_best);
 
   double operations_in(const Overlap& overlap, std::int64_t micro_batches) const;
   void look_at(const std::vector<Decisions>& candidates);

@@ -121,15 +121,7 @@ std::pair<Overlap, PlanSearcher::Outcome> PlanSearcher::refine(Overlap best, dou
       if (budget < 0) break;
       tried.push_back(candidate);
     }
-    const std::vector<Outcome> found = evaluate_all(request_, graph_, tried);
-    bool better = false;
-    for (std::size_t i = 0; i < tried.size(); ++i) {
-      if (!is_better_result(found[i], of_best)) continue;
-      of_best = found[i];
-      best = tried[i];
-      better = true;
-    }
-    return better;
+    return take_better(tried, best, of_best);
   };
   for (bool better = true; better && budget > 0;) {
     better = try_all(with_other_orders(best));
