@@ -47,6 +47,11 @@ class RunSession {
   bool processes() const { return ranks_as_ == RanksAs::processes; }
   bool is_paced() const { return options_.inputs.cluster.execution == kPacedGpuRanks; }
   bool on_gpus() const { return options_.inputs.cluster.execution.runtime == Runtime::cuda; }
+  // Plans must use the library's collectives as they were measured.
+  bool tries_a_step(const Communicator& communicator) const {
+    return on_gpus() && processes() && !is_paced() && !options_.links_given && communicator.size() > 1 &&
+           options_.native != NativeWish::never;
+  }
   bool reports(const Communicator& communicator) const { return communicator.rank() == 0; }
   void find_start(Communicator& communicator);
   std::string start_in_words();
@@ -56,6 +61,7 @@ class RunSession {
   void measure_links(Communicator& communicator);
   std::vector<WholePlan> plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const;
   void measure_machine(Communicator& communicator);
+  void try_serial_step(Communicator& communicator);
   void plan(const Communicator& communicator);
   void compare_plans(Communicator& communicator) const;
   void apply_native_wish(bool has_library);
