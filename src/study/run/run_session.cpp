@@ -6,7 +6,6 @@
 #include "base/text.hpp"
 #include "calibrate/links/bench_ranks.hpp"
 #include "calibrate/links/stream_probe.hpp"
-#include "calibrate/trial_times.hpp"
 #include "exec/checkpoint/checkpoint_folder.hpp"
 #include "exec/checkpoint/run_id.hpp"
 #include "exec/checkpoint/run_identity.hpp"
@@ -51,7 +50,7 @@ const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
   if (!options_.links_given && processes() && !on_gpus()) measure_links(communicator);
   if (!options_.profile) {
     measure_machine(communicator);
-    if (tries_a_step(communicator)) try_serial_step(communicator);
+    if (tries_steps(communicator)) try_steps(communicator);
   }
   std::call_once(planned_, [&] { plan(communicator); });
   if (processes()) compare_plans(communicator);
@@ -247,33 +246,10 @@ void RunSession::measure_machine(Communicator& communicator) {
   });
 }
 
-// Between GPUs: a few steps of the plan in which all transfers are waited for say what these cost inside a step.
-// Nothing of what it trains is kept.
-void RunSession::try_serial_step(Communicator& communicator) {
-  constexpr std::int64_t kSteps = 9, kWarmUp = 3;
-  const Stay here(communicator.whereabouts(), "the trial of a step");
-  use_links_of_library();
-  const PlanStudy study = study_plan(options_.inputs, {"serial"}, profile_);
-  const PolicyStudy& predicted = study.policies.front();
-  if (options_.memory_given && !predicted.fits) return;
-  TrainSettings settings = options_.settings;
-  settings.steps = kSteps;
-  TrainJob job{*predicted.whole, settings, options_.corpus, kWarmUp, !processes(), nullptr};
-  job.graphs = GraphWish::never;
-  const RankProcessor own = make_processor(communicator);
-  const TrainResult result = train_rank(job, communicator, own.get());
-  std::string said;
-  if (reports(communicator)) {
-    const PolicyRun run = study_run(study, predicted, result.run, result.losses);
-    said = to_text(compare_trial(predicted.timeline, run.measured.timeline));
-  }
-  scale_by_trial(trial_ratios_from(text_of_rank_0(communicator, said)), profile_.library);
-}
-
 void RunSession::calibrate_only(Communicator& communicator) {
   if (!options_.links_given && processes() && !on_gpus()) measure_links(communicator);
   measure_machine(communicator);
-  if (tries_a_step(communicator)) try_serial_step(communicator);
+  if (tries_steps(communicator)) try_steps(communicator);
 }
 
 // A profile may come from a run that had a library.

@@ -48,7 +48,7 @@ class RunSession {
   bool is_paced() const { return options_.inputs.cluster.execution == kPacedGpuRanks; }
   bool on_gpus() const { return options_.inputs.cluster.execution.runtime == Runtime::cuda; }
   // Plans must use the library's collectives as they were measured.
-  bool tries_a_step(const Communicator& communicator) const {
+  bool tries_steps(const Communicator& communicator) const {
     return on_gpus() && processes() && !is_paced() && !options_.links_given && communicator.size() > 1 &&
            options_.native != NativeWish::never;
   }
@@ -61,7 +61,10 @@ class RunSession {
   void measure_links(Communicator& communicator);
   std::vector<WholePlan> plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const;
   void measure_machine(Communicator& communicator);
+  void try_steps(Communicator& communicator);
   void try_serial_step(Communicator& communicator);
+  bool try_overlapped_step(Communicator& communicator, const std::string& policy);
+  TrainResult try_plan(Communicator& communicator, const PolicyStudy& predicted);
   void plan(const Communicator& communicator);
   void compare_plans(Communicator& communicator) const;
   void apply_native_wish(bool has_library);
