@@ -3,7 +3,8 @@
 
     bench/pytorch_gpu_check.py [losses] [ddp] [fsdp] [backend] [frameworks]      # in this order; each with a time limit of its own
 
-losses   unsharded, ZeRO 1 to 3 and a second plan, against DDP on two ranks over NCCL (bench/pytorch_gpu_job.py)
+losses   unsharded, ZeRO 1 to 3, a second plan, unused parameters and timelines, against DDP on two ranks over NCCL
+         (bench/pytorch_gpu_job.py)
 ddp      GPT 12 x 1024 with weft.torch and with DDP in turns, with several communicators and by its own choice; goal 0.85 x
 fsdp     the same model with FSDP2, FSDP2 with weft.FsdpHooks, and ZeRO 3 of weft.torch in turns; goal 0.85 x
 backend  init_process_group("weft"): compiles, and does what gloo does (tests/pytorch_test.py); needs build/release/libweft_embed.so
