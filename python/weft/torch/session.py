@@ -156,8 +156,11 @@ class Session:
         try:
             yield
         except Exception as error:
-            self.wire.fail(f"{type(error).__name__}: {error}")
+            self._tell_others(error)
             raise
+
+    def _tell_others(self, error: Exception) -> None:
+        self.wire.fail(f"{type(error).__name__}: {error}")
 
     @contextlib.contextmanager
     def no_sync(self):
@@ -203,8 +206,11 @@ class Session:
         self._quiet = not (self.measuring or record is not None or engine.pending_left)
 
     def _settle(self, slots: List[Slot]) -> None:
-        with self._told_to_others():
+        try:  # not `with _told_to_others()`, which costs as much as the rest
             self._engine.settle(slots)
+        except Exception as error:
+            self._tell_others(error)
+            raise
 
     def _begin_step(self) -> None:
         """At the first forward of any module after a step."""
@@ -271,7 +277,7 @@ class Session:
                 elif not self._adds_up:  # else gradients may be there that are not whole: they leave when backward ends
                     engine.send_what_is_there(slot)
             except Exception as error:
-                self.wire.fail(f"{type(error).__name__}: {error}")
+                self._tell_others(error)
                 raise
         if self._sharding:
             self._sharding.free_after_gradient(slot)
