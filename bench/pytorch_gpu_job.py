@@ -96,15 +96,17 @@ def train_branches(forward, optimizer, device):
 def unused_parameters(device):
     model, optimizer = make(device, Branches)
     expected = train_branches(DistributedDataParallel(model, find_unused_parameters=True), optimizer, device)
-    ours, optimizer = overlap(*make(device, Branches), device)
-    losses = train_branches(ours, optimizer, device)
-    off = require_close("unused parameters: losses", losses, expected, 1e-4)
-    state = ours.state_dict()
-    far = max(require_close(f"unused parameters: {name}", state[name].double().cpu(), value.double().cpu(), 1e-3)
-              for name, value in model.state_dict().items())
-    across = optimizer.weft.plan.across_steps
-    optimizer.weft.close()
-    say(f"unused parameters: losses {off:.1g} and weights {far:.1g} from DDP's, across steps: {across}")
+    for shard in (None, "zero1", "zero3"):
+        what = f"unused parameters, {shard or 'unsharded'}"
+        ours, optimizer = overlap(*make(device, Branches), device, shard=shard)
+        losses = train_branches(ours, optimizer, device)
+        off = require_close(f"{what}: losses", losses, expected, 1e-4)
+        state = ours.state_dict()
+        far = max(require_close(f"{what}: {name}", state[name].double().cpu(), value.double().cpu(), 1e-3)
+                  for name, value in model.state_dict().items())
+        across = optimizer.weft.plan.across_steps
+        optimizer.weft.close()
+        say(f"{what}: losses {off:.1g} and weights {far:.1g} from DDP's, across steps: {across}")
 
 
 def timelines(device, folder):

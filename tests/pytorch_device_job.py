@@ -1,6 +1,6 @@
 """One rank of pytorch_test.py's jobs by the code for GPUs, on processors: pytorch_device_job.py PART, where PART is training, zero1,
 zero2 or zero3. Transfers are torch.distributed's, over the backend "weft", which has all collectives; streams are not there. The cases of
-pytorch_job.py (of ZeRO those that use every parameter in every step), against DistributedDataParallel on the same data."""
+pytorch_job.py and pytorch_shard_job.py against DistributedDataParallel on the same data."""
 
 import collections
 import contextlib
@@ -91,10 +91,6 @@ def overlap(model, optimizer, *, plan=None, shard=None, across_steps=True, lanes
     return model, optimizer
 
 
-def uses_everything(case):
-    return not case.find_unused and "never run" not in case.name
-
-
 def rehearses(rank):
     """The ranks choose together, and train on with what they chose."""
     case = job.Case("communicators by rehearsal", lambda: job.peer_gpt.Gpt(job.Sizes), job.gpt_loss, steps=20)
@@ -167,8 +163,9 @@ def main():
             streams(rank)
             timelines(rank, streams=True)
     else:
-        few = shard.CASES[3:4] if ranks > 2 else shard.CASES[-3:]  # all of them with ZeRO 3, which does the most
-        for case in filter(uses_everything, shard.CASES if part == "zero3" and ranks == 2 else few):
+        unused = [case for case in shard.CASES if case.find_unused]
+        few = unused if ranks > 2 else shard.CASES[-3:] + unused  # all of them with ZeRO 3, which does the most
+        for case in shard.CASES if part == "zero3" and ranks == 2 else few:
             job.compare(case, rank, part)
         if ranks == 2:
             shard.holdings(part, rank, ranks)
