@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""All of weft.torch that needs a GPU and a new PyTorch, in one call of some six minutes: what works, and how fast it is.
+"""All of weft.torch that needs a GPU and a new PyTorch, in one call of some eight minutes: what works, and how fast it is.
 
-    bench/pytorch_gpu_check.py [losses] [ddp] [fsdp] [backend]      # in this order; each with a time limit of its own
+    bench/pytorch_gpu_check.py [losses] [ddp] [fsdp] [backend] [frameworks]      # in this order; each with a time limit of its own
 
-losses   unsharded, ZeRO 1 to 3 and a second plan, against DDP on two ranks over NCCL (bench/pytorch_gpu_job.py)
+losses   unsharded, ZeRO 1 to 3, a second plan, unused parameters and timelines, against DDP on two ranks over NCCL
+         (bench/pytorch_gpu_job.py)
 ddp      GPT 12 x 1024 with weft.torch and with DDP in turns, with several communicators and by its own choice; goal 0.85 x
 fsdp     the same model with FSDP2, FSDP2 with weft.FsdpHooks, and ZeRO 3 of weft.torch in turns; goal 0.85 x
 backend  init_process_group("weft"): compiles, and does what gloo does (tests/pytorch_test.py); needs build/release/libweft_embed.so
+frameworks   the same under DDP, FSDP, FSDP2, DTensor and NCCL beside it (bench/pytorch_backend_check.py); needs the library too
 
 Exit code 1 where a part fails or is not over in time; goals that are missed are only shown.
 """
@@ -28,6 +30,7 @@ PARTS = {
                   "--search-steps", "6", "--seconds", "100"]),
     "fsdp": (150, [*PYTHON, "bench/fsdp2_hooks_check.py"]),
     "backend": (180, [*PYTHON, "tests/pytorch_test.py", "backend"]),
+    "frameworks": (180, [*PYTHON, "bench/pytorch_backend_check.py"]),
 }
 
 

@@ -256,6 +256,22 @@ def without_gloo(group):
     outputs = [torch.zeros_like(part) for part in expected]
     dist.all_to_all(outputs, rows, group=group)
     yield "all_to_all", torch.cat(outputs), torch.cat(expected)
+    output = torch.zeros(2, sum(map(len, expected))).t()
+    dist.all_to_all_single(output, torch.cat(rows), [len(part) for part in expected], [len(part) for part in rows], group=group)
+    yield "all_to_all_single with splits into a transposed tensor", output, torch.cat(expected)
+    # As FSDP2 gathers: the input is this rank's part of the output.
+    output = torch.zeros(5 * RANKS)
+    output[5 * RANK:5 * RANK + 5] = values(torch.float32, (5,))
+    dist._all_gather_base(output, output[5 * RANK:5 * RANK + 5], group=group)
+    yield "_all_gather_base in place", output, torch.cat(of_all(torch.float32, (5,)))
+    output = torch.zeros(70000 * RANKS)
+    output[:70000] = values(torch.float32, (70000,))  # where rank 0's goes
+    dist._all_gather_base(output, output[:70000], group=group)
+    yield "_all_gather_base from the place of another rank", output, torch.cat(of_all(torch.float32, (70000,)))
+    blocks = [of_all(torch.float32, (70000,), seed=rank) for rank in range(RANKS)]
+    whole = torch.cat([blocks[to][RANK] for to in range(RANKS)])
+    dist._reduce_scatter_base(whole[:70000], whole, group=group)
+    yield "_reduce_scatter_base into its input", whole[:70000], torch.stack(blocks[RANK]).sum(0)
 
 
 def subgroups():

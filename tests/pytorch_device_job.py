@@ -1,11 +1,14 @@
 """One rank of pytorch_test.py's jobs by the code for GPUs, on processors: pytorch_device_job.py PART, where PART is training, zero1,
 zero2 or zero3. Transfers are torch.distributed's, over the backend "weft", which has all collectives; streams are not there. The cases of
-pytorch_job.py that use every parameter in every step, against DistributedDataParallel on the same data."""
+pytorch_job.py and pytorch_shard_job.py against DistributedDataParallel on the same data."""
 
 import collections
 import contextlib
+import json
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytorch_job as job
 import pytorch_replan_job as replan
@@ -14,7 +17,8 @@ import torch
 import torch.distributed as dist
 import weft.torch as weft
 from weft.torch.rehearsal import CHOICES
-from weft.torch.torch_wire import TorchWire, Wish
+from weft.torch.step_news import StepNews
+from weft.torch.torch_wire import TorchWire
 
 LANES = 2
 
@@ -87,10 +91,6 @@ def overlap(model, optimizer, *, plan=None, shard=None, across_steps=True, lanes
     return model, optimizer
 
 
-def uses_everything(case):
-    return not case.find_unused and "never run" not in case.name
-
-
 def rehearses(rank):
     """The ranks choose together, and train on with what they chose."""
     case = job.Case("communicators by rehearsal", lambda: job.peer_gpt.Gpt(job.Sizes), job.gpt_loss, steps=20)
@@ -107,14 +107,43 @@ def rehearses(rank):
     print(f"case: {case.name}: {best}, losses {off:.1g} apart", flush=True)
 
 
-def wishes(rank, ranks):
-    """Every rank reads what any rank told, of the same step, `LATER` steps later."""
-    wish = Wish(TorchWire(rank, ranks, torch.device("cpu"), 1))
-    told = [step % 3 == 0 and step % ranks == rank for step in range(12)]
-    found = [wish.tell(wants) for wants in told]
-    expected = [step >= Wish.LATER and (step - Wish.LATER) % 3 == 0 for step in range(12)]
-    assert found == expected, (found, expected)
-    print("case: a bit that all ranks read in the same step", flush=True)
+def news(rank, ranks):
+    """Every rank reads what any rank wished, of the same step, `LATER` steps later; and which parameters any rank has used, at once."""
+    told = StepNews(TorchWire(rank, ranks, torch.device("cpu"), 1), 3)
+    for step in range(12):
+        wants = step % 3 == 0 and step % ranks == rank
+        used = [True, step % ranks == rank, False]
+        expected = step >= StepNews.LATER and (step - StepNews.LATER) % 3 == 0
+        assert told.tell(wants, used) == expected, step
+        assert told.used_by_any() == [True, True, False], step
+    print("case: wishes and used parameters that all ranks read in the same step", flush=True)
+
+
+def timelines(rank, streams):
+    """Six steps are recorded; of all but the last every transfer has begun and ended, one after the other on each lane."""
+    case = job.Case("timelines", lambda: job.peer_gpt.Gpt(job.Sizes), job.gpt_loss, steps=12)
+    model, optimizer = case.make(rank)
+    overlap(model, optimizer)
+    optimizer.weft.record_timelines()
+    job.train(case, model, model, optimizer, None, rank)
+    with tempfile.TemporaryDirectory() as folder:
+        optimizer.weft.save_timelines(folder)
+        measured, predicted = (json.loads((Path(folder) / f"{kind}.json").read_text()) for kind in ("measured", "predicted"))
+    transfers = len(optimizer.weft.plan.transfers)
+    for shown in (measured, predicted):
+        numbers = {i: operation["transfer"] for i, operation in enumerate(shown["operations"]) if "traffic" in operation}
+        assert sorted(numbers.values()) == list(range(transfers)), numbers
+    numbers = {i: operation["transfer"] for i, operation in enumerate(measured["operations"]) if "traffic" in operation}
+    for step in range(5):
+        ends = {}
+        for operation, iteration, *_, begin, end in sorted(measured["spans"], key=lambda row: row[4]):
+            if iteration == step and operation in numbers:
+                lane = numbers[operation] % LANES
+                assert ends.get(lane, begin) <= begin <= end, (step, numbers[operation])
+                ends[lane] = end
+        assert ends, step
+    optimizer.weft.close()
+    print(f"case: timelines{', with streams' if streams else ''}: {transfers} transfers in each of 5 steps", flush=True)
 
 
 def main():
@@ -123,17 +152,20 @@ def main():
     weft.overlap = overlap  # what the other files call
     part, rank, ranks = sys.argv[1], dist.get_rank(), dist.get_world_size()
     if part == "training":
-        for case in filter(uses_everything, job.CASES if ranks == 2 else job.CASES[3:4]):
+        for case in job.CASES if ranks == 2 else job.CASES[3:4] + job.CASES[7:8]:
             job.compare(case, rank)
-        wishes(rank, ranks)
+        news(rank, ranks)
         if ranks == 2:
+            timelines(rank, streams=False)
             rehearses(rank)
             replan.replans(rank)
             replan.stands_aside(rank)
             streams(rank)
+            timelines(rank, streams=True)
     else:
-        few = shard.CASES[3:4] if ranks > 2 else shard.CASES[-3:]  # all of them with ZeRO 3, which does the most
-        for case in filter(uses_everything, shard.CASES if part == "zero3" and ranks == 2 else few):
+        unused = [case for case in shard.CASES if case.find_unused]
+        few = unused if ranks > 2 else shard.CASES[-3:] + unused  # all of them with ZeRO 3, which does the most
+        for case in shard.CASES if part == "zero3" and ranks == 2 else few:
             job.compare(case, rank, part)
         if ranks == 2:
             shard.holdings(part, rank, ranks)

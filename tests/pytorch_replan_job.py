@@ -99,7 +99,7 @@ def overhead(rank):
         _, _, optimizer = train_with(case, rank, plan=None if name == "by its plan" else plan)
         step = (time.thread_time() - begin) / case.steps
         plan, report = optimizer.weft.plan, optimizer.weft.report()
-        hooks = len(optimizer.weft._step_handles)
+        hooks = len(optimizer.weft._attachment.step_handles)
         # One for each transfer, one for each of the 24 layers and one for the model; the layers' 48 gradients have none of their own.
         assert hooks <= (len(plan.transfers) + 24 + 1 if name == "by its plan" else 2), f"{hooks} hooks, {len(plan.transfers)} transfers"
         optimizer.weft.close()

@@ -21,11 +21,12 @@ from .ddp_hook import DdpHook
 from .errors import (JobFailed, LaunchError, ModelsDiffer, ModuleChanged, NotSupported, PlanMismatch, StepChanged,
                      WeftError)
 from .fsdp import FsdpHooks
-from .plan import Plan, read_plan
-from .session import Session, require_fitting
+from .given_plan import plan_given
+from .plan import Plan
+from .session import Session
 from .shards import LEVELS
 from .torch_wire import TorchWire
-from .wire import HostWire, require_same_model, type_name
+from .wire import HostWire, require_same_model
 
 __all__ = ["DdpHook", "FsdpHooks", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
            "StepChanged", "WeftError", "overlap"]
@@ -74,7 +75,7 @@ def begin(model, optimizer, wire, device, plan=None, across_steps: bool = True, 
     require_same_model(wire, described)
     for tensor in (*model.parameters(), *model.buffers()):
         wire.broadcast(tensor)
-    return Session(model, optimizer, wire, device, _plan_given(plan, model, optimizer, wire.ranks, shard), across_steps, shard)
+    return Session(model, optimizer, wire, device, plan_given(plan, model, optimizer, wire.ranks, shard), across_steps, shard)
 
 
 def join(timeout: float) -> _library.Group:
@@ -94,14 +95,3 @@ def _gpu_wire(rank: int, ranks: int, device: torch.device, communicators: int) -
         dist.init_process_group("nccl", init_method=f"tcp://{root}" if root else None, rank=rank, world_size=ranks,
                                 device_id=device)
     return TorchWire(rank, ranks, device, communicators)
-
-
-def _plan_given(plan, model, optimizer, ranks, shard) -> Optional[Plan]:
-    if plan is None:
-        return None
-    name = "plan" if isinstance(plan, Plan) else str(plan)
-    found = plan if isinstance(plan, Plan) else read_plan(Path(plan).read_text(), name)
-    trained = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    require_fitting(found, name, [(name, parameter.numel(), type_name(parameter.dtype)) for name, parameter
-                                  in model.named_parameters() if parameter.requires_grad and parameter in trained], ranks, shard)
-    return found

@@ -82,5 +82,6 @@ def register() -> None:
     """Makes the name known. Nothing is compiled before a group is made."""
     if not dist.is_available() or hasattr(dist.Backend, "WEFT"):
         return
-    on_processors = {"devices": ["cpu"]} if int(torch.__version__.split(".", maxsplit=1)[0]) >= 2 else {}
-    dist.Backend.register_backend("weft", _make_group, **on_processors)
+    # Tensors of GPUs pass through the processor's memory; "cpu:weft,cuda:nccl" leaves them to NCCL.
+    devices = {"devices": ["cpu", "cuda"]} if int(torch.__version__.split(".", maxsplit=1)[0]) >= 2 else {}
+    dist.Backend.register_backend("weft", _make_group, **devices)

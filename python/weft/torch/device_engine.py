@@ -6,9 +6,10 @@ from typing import Dict, List
 import torch
 
 from .engine import Engine, Slot
-from .errors import NotSupported, StepChanged
+from .errors import NotSupported
 from .plan import Plan
-from .torch_wire import TorchWire, Wish
+from .step_news import StepNews
+from .torch_wire import TorchWire
 
 
 def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
@@ -34,12 +35,13 @@ def laid_out(plan: Plan) -> List[int]:
 
 
 class DeviceEngine(Engine):
-    """An Engine whose wire is a TorchWire. Every step must use every parameter: to ask would make the host wait."""
+    """An Engine whose wire is a TorchWire. The host waits for nothing, unless this rank has not used some parameter: then it must know
+    whether another has."""
 
     wire: TorchWire
 
     def _prepare(self) -> None:
-        self._wish = Wish(self.wire)
+        self._news = StepNews(self.wire, len(self.slots))
         self._to_copy: List[Slot] = []
         places = laid_out(self.plan)
         sizes: Dict[torch.dtype, int] = {}
@@ -62,12 +64,16 @@ class DeviceEngine(Engine):
         return self._all[self.slots[parts[0].parameter].parameter.dtype][begin:end]
 
     def _load(self, slot: Slot) -> None:
+        place = self._places[slot.index]
+        slot.used = slot.gradient is not None or (slot.keeps_zeros and slot.was_used)
+        slot.left, slot.loaded = len(slot.transfers), True
         if slot.gradient is None:
-            raise StepChanged(f"{slot.name} got no gradient in this step; on GPUs every step must use every parameter")
+            place.zero_()
+            slot.gradient, slot.version = place, place._version
+            return
         if slot.gradient.is_sparse or slot.gradient.dtype != slot.parameter.dtype:
             raise NotSupported(f"{slot.name}: a gradient that is sparse or of another type than its parameter")
-        slot.left, slot.loaded = len(slot.transfers), True
-        if slot.gradient.data_ptr() != self._places[slot.index].data_ptr():
+        if slot.gradient.data_ptr() != place.data_ptr():
             self._to_copy.append(slot)
 
     def _start(self, number: int) -> None:
@@ -81,7 +87,21 @@ class DeviceEngine(Engine):
             slot.parameter.grad, slot.gradient, slot.version = place, place, place._version
         self.wire.start(number, self._pieces[number])
         if number == len(self.transfers) - 1:
-            self.new_plan_wanted = self._wish.tell(self.wants_new_plan)
+            self.new_plan_wanted = self._news.tell(self.wants_new_plan, [slot.used for slot in self.slots])
+
+    def _find_used(self, slots: List[Slot]) -> None:
+        if all(slot.used for slot in slots):
+            return
+        used = self._news.used_by_any()
+        for slot in slots:
+            slot.used = used[slot.index]
+
+    def _wait_for_next(self) -> None:
+        if not self.wire.records:
+            return super()._wait_for_next()
+        begin = self.wire.now()
+        super()._wait_for_next()
+        self.waits.append((begin, self.wire.now()))
 
     def _ready(self, needed: List[Slot]) -> List[Slot]:
         """All that has arrived: updates are short here, and each call of the optimizer costs the host."""

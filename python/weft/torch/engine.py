@@ -7,6 +7,7 @@ What runs for every gradient is kept short: between two kernels Python's code is
 can wait is done once for each transfer.
 """
 
+import itertools
 import operator
 import time
 from collections import deque
@@ -43,12 +44,11 @@ class Slot:
 
 
 class TransferState:
-    """A transfer of the plan, in one step."""
+    """A transfer of the plan."""
 
-    def __init__(self, parts: Sequence[Part], slots: List[Slot]):
-        self.parts = parts
+    def __init__(self, parts: Sequence[Part], slots: List[Slot], element_bytes: int):
         self.slots = [slots[index] for index in dict.fromkeys(part.parameter for part in parts)]
-        self.missing = len(self.slots)
+        self.places = [(slots[part.parameter], part.begin * element_bytes) for part in parts]  # bytes from where the gradient begins
         self.flagged: List[Slot] = []  # whose last transfer it is: it says which of them were used by any rank
 
 
@@ -57,8 +57,9 @@ class Engine:
 
     def __init__(self, plan: Plan, slots: List[Slot], wire, update: DeferredUpdate):
         self.plan, self.slots, self.wire, self.update = plan, slots, wire, update
-        self.transfers = [TransferState(parts, slots) for parts in plan.transfers]
+        self.transfers = [TransferState(parts, slots, plan.parameters[parts[0].parameter].element_bytes) for parts in plan.transfers]
         self.waited = 0.0  # seconds of this step that forward waited for parameters
+        self.waits: list = []  # on GPUs, while steps are recorded: moments between which the stream waited
         self.updating = 0.0  # seconds of this thread in the optimizer, while `watches`
         self.watches = True
         self.pending_left = 0  # parameters
@@ -92,7 +93,7 @@ class Engine:
         if not self._sending:
             self._begin_round()
         self._note(slot)
-        while self._next < len(self.transfers) and not self.transfers[self._next].missing:
+        while self._next < len(self.transfers) and all(member.sent for member in self.transfers[self._next].slots):
             self._start(self._next)
             self._next += 1
 
@@ -108,15 +109,18 @@ class Engine:
             self._refuse(slot)
         if not self._sending:
             self._begin_round()
-        while self._next < len(self.transfers):
-            transfer = self.transfers[self._next]
-            for member in transfer.slots:
-                if not member.sent:
-                    if member.parameter.grad is None:
-                        return
-                    self._note(member)
-            self._start(self._next)
-            self._next += 1
+        for number in range(self._next, len(self.transfers)):
+            for member in self.transfers[number].slots:
+                if member.sent:
+                    continue
+                gradient = member.parameter.grad
+                if gradient is None:
+                    return
+                if member.was_late:
+                    self._refuse(member)
+                member.gradient, member.version, member.sent = gradient, gradient._version, True
+            self._start(number)
+            self._next = number + 1
 
     def _note(self, slot: Slot) -> None:
         if slot.was_late:
@@ -125,8 +129,6 @@ class Engine:
         if gradient is not None:
             slot.version = gradient._version
         slot.sent = True
-        for transfer in slot.transfers:
-            transfer.missing -= 1
 
     def _refuse(self, slot: Slot) -> None:
         if slot.pending or slot.was_late:
@@ -158,7 +160,7 @@ class Engine:
         flags = [slot.used for slot in transfer.flagged]
         if number == len(self.transfers) - 1:
             flags.append(self.wants_new_plan)
-        self.wire.start(number, [(self.slots[part.parameter].gradient, part.begin) for part in transfer.parts], flags)
+        self.wire.start(number, [slot.gradient.data_ptr() + begin for slot, begin in transfer.places], flags)
 
     def send_rest(self) -> None:
         """What backward did not reach: gradients of earlier passes, or none."""
@@ -197,6 +199,7 @@ class Engine:
         self.send_rest()
         while self._landed < len(self.transfers):
             self._wait_for_next()
+        self._find_used(self.slots)
         for slot in self.slots:
             slot.parameter.grad = slot.gradient if slot.used else None
             slot.gradient, slot.sent, slot.loaded = None, False, False
@@ -215,8 +218,6 @@ class Engine:
         self._sending = True
         self._next, self._landed = 0, 0
         self._arrived.clear()
-        for transfer in self.transfers:
-            transfer.missing = len(transfer.slots)
 
     # --- updates ---
 
@@ -235,7 +236,11 @@ class Engine:
         self.pending_left = len(self.slots)
         self._sending = False
 
+    def _find_used(self, slots: List[Slot]) -> None:
+        """Makes `used` what any rank says, of parameters whose gradients have arrived. Flags that travel with them have told so."""
+
     def _apply(self, slots: List[Slot]) -> None:
+        self._find_used(slots)
         used = [slot for slot in slots if slot.used]
         for slot in used:
             slot.parameter.grad, slot.was_used = slot.gradient, True
@@ -296,6 +301,9 @@ def require_same_parameters(slots: List[Slot], model: torch.nn.Module) -> None:
         raise ModuleChanged(f"{gone} is no parameter of the model any more; call overlap again")
 
 
+_is_trained = operator.attrgetter("requires_grad")
+
+
 class Watch:
     """Notices changes of a model's modules and parameters at the cost of comparing identities."""
 
@@ -306,13 +314,17 @@ class Watch:
     def _look_at_all(self) -> None:
         modules = list(self._model.modules())
         self._trained = [slot.parameter for slot in self._slots]
-        self._known = [(holder, list(holder.values())) for module in modules for holder in (module._parameters, module._modules)]
+        self._holders = [holder for module in modules for holder in (module._parameters, module._modules)]
+        self._known = self._ids()
+        self._kept = [list(holder.values()) for holder in self._holders]  # alive, so that no other object gets its identity
         self._others = [parameter for parameter in self._model.parameters() if not parameter.requires_grad]
+
+    def _ids(self) -> List[int]:
+        """Of all that modules hold, and how much each holds. No line of Python runs for each of them."""
+        return [*map(len, self._holders), *map(id, itertools.chain.from_iterable(map(dict.values, self._holders)))]
 
     def require_unchanged(self) -> None:
         """Raises ModuleChanged, with the parameter."""
-        same = all(len(holder) == len(known) and all(map(operator.is_, holder.values(), known)) for holder, known in self._known)
-        if not same or not all(parameter.requires_grad for parameter in self._trained) or any(
-                parameter.requires_grad for parameter in self._others):
+        if self._ids() != self._known or not all(map(_is_trained, self._trained)) or any(map(_is_trained, self._others)):
             require_same_parameters(self._slots, self._model)
             self._look_at_all()

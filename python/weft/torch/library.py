@@ -77,6 +77,8 @@ class Group:
         if not self._group:
             raise LaunchError(self._words())
         self.rank, self.ranks = rank, ranks
+        self._done = ctypes.c_int32()  # made once: is_done is asked often
+        self._done_at = ctypes.byref(self._done)
 
     def _words(self):
         return self._library.weft_last_error().decode(errors="replace")
@@ -107,9 +109,8 @@ class Group:
         self._check(self._library.weft_start_apart(self._group, number, inputs, len(inputs), outputs, len(outputs)))
 
     def is_done(self, number) -> bool:
-        done = ctypes.c_int32()
-        self._check(self._library.weft_is_done(self._group, number, ctypes.byref(done)))
-        return bool(done.value)
+        self._check(self._library.weft_is_done(self._group, number, self._done_at))
+        return self._done.value != 0
 
     def wait(self, number):
         self._check(self._library.weft_wait(self._group, number))

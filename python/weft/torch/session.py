@@ -3,33 +3,31 @@ that is made of them."""
 
 import atexit
 import contextlib
-import inspect
 import logging
 import time
-import types
 from pathlib import Path
 from typing import Dict, List, Optional
 
 import torch
 
+from .attachment import Attachment
 from .clock import StepClock
 from .device_engine import DeviceEngine
 from .engine import Engine, Slot, Watch
-from .errors import NotSupported, PlanMismatch, WeftError
-from .plan import Parameter, Plan, Profile, first_plan, make_plan, plan_aside, read_plan, require_whole_parameters
+from .errors import NotSupported, WeftError
+from .measured_steps import BACKWARD_END, BEGIN, STEP_BEGIN, STEP_END, measured_profile, parameters_unmeasured
+from .plan import Plan, first_plan, make_plan, plan_aside, read_plan
 from .rehearsal import rehearse
 from .shard_plan import make_sharded_plan
 from .sharding import Sharding
 from .timeline import Recorder, predicted_steps, timeline_json
 from .update import DeferredUpdate
-from .wire import latency_of, type_name
 
 WARM_STEPS = 1  # the first step allocates and loads
 OTHER_SHAPES = 5  # steps in a row with inputs of other shapes than the measured ones, after which a new plan is made
 CHECKED_STEPS = 16  # standing aside, Weft looks for new parameters this often
 WATCHED_STEPS = 8  # in one of so many steps the time in Weft's own code is measured: the clock itself costs as much as a hook
 _LOG = logging.getLogger("weft")
-_BEGIN, _BACKWARD_END, _STEP_BEGIN, _STEP_END = "begin", "backward end", "step begin", "step end"
 
 
 class Session:
@@ -58,11 +56,17 @@ class Session:
         self._step_seconds: List[float] = []
         self._waited_seconds: List[float] = []
         self._last_begin: Optional[float] = None
-        self._recorder = Recorder()
+        self._recorder = Recorder(wire)
+        self._quiet = False  # nothing is left to do before any module of this step
         self.measuring = plan is None
-        self._engine = self._engine_of(plan or first_plan(self._parameters_unmeasured(), wire.ranks))
+        self._engine = self._engine_of(plan or first_plan(parameters_unmeasured(self._slots), wire.ranks))
         self._gates = self._gates_of(self._engine.plan)
-        self._install()
+        self._attachment = Attachment(model, optimizer, self._slots)
+        self._hook_step()
+        self._attachment.install(self, self._step, self._synchronized, self._before_state_is_read)
+        if self._sharding:
+            self._attachment.keep(self._sharding.hooks())
+        atexit.register(self._leave)
 
     @property
     def plan(self) -> Optional[Plan]:
@@ -81,24 +85,19 @@ class Session:
                 "own_s": median(self._step_own_seconds[-100:]), "aside": bool(self.plan and self.plan.aside), "plans": self._plans,
                 **({} if self.wire.host_waits else {"communicators": self.wire.lanes, "rehearsed": self.wire.rehearsed})}
 
+    def record_timelines(self) -> None:
+        """Six steps from the next one on are recorded, for save_timelines. On processors the first six of a plan are without this."""
+        self._recorder.restart()
+
     def save_timelines(self, folder) -> None:
-        """Writes predicted.json and measured.json of a few steps on this rank: `weft report FOLDER/*.json` shows them."""
-        steps = list(self._recorder.steps)[:-1]  # the last one is not over
-        if len(steps) < 3:
-            raise WeftError("timelines need four steps under a plan that lets communication cross steps")
+        """Writes predicted.json and measured.json of the recorded steps on this rank: `weft report FOLDER/*.json` shows them."""
         if self._sharding:
             raise NotSupported("timelines of sharded jobs")
-        self.wire.moments()
+        measured = self._recorder.measured(self.plan)
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        measured = [(step.begin, step.spans(self.plan)) for step in steps]
         for kind, shown in (("predicted", predicted_steps(self.plan)), ("measured", measured)):
             (folder / f"{kind}.json").write_text(timeline_json(kind, self.plan, shown, self.wire.rank))
-
-    def _note_landed(self) -> None:
-        """At the first gradient of a step: the transfers of the one before are over."""
-        if len(self._recorder.steps) > 1 and self.wire.host_waits:
-            self._recorder.steps[-2].transfers = self.wire.moments()
 
     def synchronize(self) -> None:
         """Returns when every parameter is updated. Call it before you read weights by hand."""
@@ -110,42 +109,11 @@ class Session:
         self.synchronize()
         if self._sharding:
             self._sharding.close()
-        for handle in (*self._handles, *self._step_handles):
-            handle.remove()
-        for holder, names in ((self.optimizer, ("step", "zero_grad", "state_dict", "load_state_dict", "weft")),
-                              (self.model, ("zero_grad", "weft", "no_sync"))):
-            for name in names:
-                holder.__dict__.pop(name, None)
-        if self._counted_step is not None:
-            self.optimizer.step = self._counted_step
+        self._attachment.remove()
         atexit.unregister(self._leave)
         self.wire.close()
 
     # --- what the job calls ---
-
-    def _install(self) -> None:
-        self._step_handles: list = []
-        self._accumulators: list = []
-        self._hook_step()
-        self._handles: list = []
-        self._handles += [module._register_state_dict_hook(self._before_state_is_read) for module in self._modules.values()]
-        optimizer = self.optimizer
-        self._counted_step = optimizer.__dict__.get("step")  # as a scheduler has wrapped it
-        self._counts_steps = getattr(optimizer.step, "_with_counter", False)
-        optimizer.step = types.MethodType(lambda _, closure=None: self._step(closure), optimizer)
-        optimizer.step.__func__._with_counter = self._counts_steps
-        if self._sharding:
-            self._handles += self._sharding.hooks()
-        for name in ("state_dict", "load_state_dict"):
-            setattr(optimizer, name, self._after_synchronizing(getattr(optimizer, name)))
-        optimizer.zero_grad = types.MethodType(self._zeroing(optimizer.zero_grad), optimizer)
-        object.__setattr__(self.model, "zero_grad", types.MethodType(self._zeroing(self.model.zero_grad), self.model))
-        self._handles.append(self.model._register_load_state_dict_pre_hook(lambda *_: self.synchronize()))
-        optimizer.weft = self
-        # Not as a sub-module or parameter: they are the same with and without Weft.
-        object.__setattr__(self.model, "weft", self)
-        object.__setattr__(self.model, "no_sync", self.no_sync)
-        atexit.register(self._leave)
 
     def _own_clock(self) -> float:
         """Seconds of this thread, without those of the optimizer. Waiting takes none."""
@@ -153,9 +121,6 @@ class Session:
 
     def _hook_step(self) -> None:
         """What a step runs through: all modules and gradients; to stand aside, the model and the first gradient alone."""
-        for handle in self._step_handles:
-            handle.remove()
-        self._step_handles, self._accumulators = [], []
         # Where gradients are changed between backward and step, every gradient must be seen, lest one travels too late.
         if self.plan and self.plan.aside and self._across_steps and not self._touched:
             first = min(range(len(self._slots)), key=lambda i: (self.plan.parameters[i].ready, i))
@@ -165,40 +130,17 @@ class Session:
             modules = {name: module for name, module in self._modules.items() if name == "" or name in self._gates
                        or (self.measuring and (module._parameters or module._modules))}
         self._by_transfer = slots is not self._slots and not self.plan.aside
-        self._step_handles += [module.register_forward_pre_hook(self._gate(name)) for name, module in modules.items()]
-        for slot in slots:
-            self._hook_gradient(slot)
+        self._attachment.hook_step(modules.items(), self._gate, slots, self._on_gradient)
 
     def _looks_by_transfer(self) -> bool:
         """Whether it is enough to be told of one gradient of each transfer."""
         return (not self.measuring and not self._sharding and self.plan.across_steps and self.plan.passes == 1
                 and not self._ever_added_up)
 
-    def _after_synchronizing(self, method):
-        def call(_, *values, **named):
-            self.synchronize()
-            if self._sharding:
-                return self._sharding.shards.with_whole_state(lambda: method(*values, **named))
-            return method(*values, **named)
-        return types.MethodType(call, self.optimizer)
-
-    def _zeroing(self, method):
-        """Gradients that are on their way are out of zero_grad's reach; what it would leave is remembered."""
-        usual = inspect.signature(method).parameters["set_to_none"].default
-
-        def zero_grad(_, set_to_none: bool = usual):
-            for slot in self._slots:
-                slot.keeps_zeros = not set_to_none
-            method(set_to_none=set_to_none)
-        return zero_grad
-
-    def _hook_gradient(self, slot: Slot) -> None:
-        if hasattr(slot.parameter, "register_post_accumulate_grad_hook"):
-            self._step_handles.append(slot.parameter.register_post_accumulate_grad_hook(lambda _: self._on_gradient(slot)))
-            return
-        accumulator = slot.parameter.expand_as(slot.parameter).grad_fn.next_functions[0][0]
-        self._step_handles.append(accumulator.register_hook(lambda *_: self._on_gradient(slot)))
-        self._accumulators.append(accumulator)  # or it would go with its hook
+    def _synchronized(self, body):
+        """Of what reads or loads the optimizer's state."""
+        self.synchronize()
+        return self._sharding.shards.with_whole_state(body) if self._sharding else body()
 
     def _leave(self) -> None:
         """At the end of the process: the last updates, so that no other rank waits for what this one keeps."""
@@ -214,8 +156,11 @@ class Session:
         try:
             yield
         except Exception as error:
-            self.wire.fail(f"{type(error).__name__}: {error}")
+            self._tell_others(error)
             raise
+
+    def _tell_others(self, error: Exception) -> None:
+        self.wire.fail(f"{type(error).__name__}: {error}")
 
     @contextlib.contextmanager
     def no_sync(self):
@@ -236,29 +181,36 @@ class Session:
 
     def _gate(self, name: str):
         def wait_for_parameters(module, inputs):
-            if not self._begun:
-                self._begin_step()
-            if name == "" and self._inputs is None:
-                self._note_inputs(inputs)
-            if self.measuring:
-                self._clock.mark(("gate", name))
-            slots, engine = self._gates.get(name), self._engine
-            if not slots:
+            if self._quiet and name:
                 return
-            entered, waited = time.monotonic(), engine.waited
-            if engine.pending_left:
-                with self._told_to_others():
-                    engine.settle(slots)
-            if self._recorder.steps:
-                self._recorder.steps[-1].gates.append((name, entered, time.monotonic(), engine.waited - waited))
+            begin = self._own_clock() if self._watched else 0.0
+            self._enter(name, inputs)
+            if self._watched:
+                self._own_seconds += self._own_clock() - begin
+        return wait_for_parameters
 
-        def watched(module, inputs):
-            if not self._watched:
-                return wait_for_parameters(module, inputs)
-            begin = self._own_clock()
-            wait_for_parameters(module, inputs)
-            self._own_seconds += self._own_clock() - begin
-        return watched
+    def _enter(self, name: str, inputs) -> None:
+        if not self._begun:
+            self._begin_step()
+        if name == "" and self._inputs is None:
+            self._note_inputs(inputs)
+        if self.measuring:
+            self._clock.mark(("gate", name))
+        slots, engine, record = self._gates.get(name), self._engine, self._recorder.now
+        if record is not None and slots:
+            entered, waited, engine.waits = self.wire.now(), engine.waited, []
+            self._settle(slots)
+            record.gates.append((name, entered, self.wire.now(), engine.waited - waited if self.wire.host_waits else engine.waits))
+        elif slots and engine.pending_left:
+            self._settle(slots)
+        self._quiet = not (self.measuring or record is not None or engine.pending_left)
+
+    def _settle(self, slots: List[Slot]) -> None:
+        try:  # not `with _told_to_others()`, which costs as much as the rest
+            self._engine.settle(slots)
+        except Exception as error:
+            self._tell_others(error)
+            raise
 
     def _begin_step(self) -> None:
         """At the first forward of any module after a step."""
@@ -275,9 +227,9 @@ class Session:
             self._adds_up = True  # zeros of zero_grad, in the first step of a plan, or the user's own
         self.wire.at(f"step {self._steps + 1}")
         if self.plan and self.plan.across_steps:
-            self._recorder.begin(time.monotonic())
+            self._recorder.begin_step()
         if self.measuring:
-            self._clock.mark(_BEGIN)
+            self._clock.mark(BEGIN)
 
     def _gates_of(self, plan: Plan) -> Dict[Optional[str], List[Slot]]:
         """By module, the parameters that its forward waits for: its own, and those used by it though another owns them."""
@@ -316,15 +268,16 @@ class Session:
         elif plan.aside:
             pass  # all gradients travel when backward ends
         elif not plan.across_steps or self._passes + 1 >= plan.passes:
-            if self._recorder.steps:
-                self._recorder.steps[-1].readies.append((slot.name, time.monotonic()))
+            record = self._recorder.now
+            if record is not None:
+                record.readies.append((slot.name, self.wire.now()))
             try:
                 if not self._by_transfer:
                     engine.send(slot)
                 elif not self._adds_up:  # else gradients may be there that are not whole: they leave when backward ends
                     engine.send_what_is_there(slot)
             except Exception as error:
-                self.wire.fail(f"{type(error).__name__}: {error}")
+                self._tell_others(error)
                 raise
         if self._sharding:
             self._sharding.free_after_gradient(slot)
@@ -339,7 +292,7 @@ class Session:
             return
         with self._told_to_others():
             if self.measuring:
-                self._clock.mark_again(_BACKWARD_END)
+                self._clock.mark_again(BACKWARD_END)
                 self._wire_seconds = self._clock.take_out(self._engine.receive_all)
             else:
                 self._engine.receive_all()
@@ -353,8 +306,8 @@ class Session:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self._recorder.now:
-            self._recorder.now.asked_to_update = time.monotonic()
+        if self._recorder.now is not None:
+            self._recorder.now.asked_to_update = self.wire.now()
         begin, replans = self._own_clock(), False
         with self._told_to_others():
             if not self.measuring and self.plan.across_steps:
@@ -368,7 +321,7 @@ class Session:
         if self._watched:
             self._step_own_seconds.append(self._own_seconds)
         self._own_seconds = 0.0
-        if self._counts_steps:
+        if self._attachment.counts_steps:
             self.optimizer._step_count += 1
         self.optimizer._opt_called = True  # newer schedulers ask for this instead
         self._waited_seconds.append(self._engine.waited)
@@ -387,7 +340,7 @@ class Session:
         elif replans:
             with self._told_to_others():
                 self._measure_again()
-        self._begun, self._passes, self._inputs, self._adds_up = False, 0, None, False
+        self._begun, self._quiet, self._passes, self._inputs, self._adds_up = False, False, 0, None, False
         self._watched = self._engine.watches = self._steps % WATCHED_STEPS == 0
         return loss
 
@@ -407,11 +360,11 @@ class Session:
         """From the next step on, on all ranks."""
         self._engine.settle_all()
         _LOG.info("weft: inputs have other shapes since step %d: steps are measured again", self._steps - OTHER_SHAPES)
-        self._engine = self._engine_of(first_plan(self._parameters_unmeasured(), self.wire.ranks))
+        self._engine = self._engine_of(first_plan(parameters_unmeasured(self._slots), self.wire.ranks))
         self._gates = self._gates_of(self._engine.plan)
         self.measuring, self._measured_steps, self._touched = True, 0, False
         self._measured_inputs, self._other_inputs = set(), 0
-        self._recorder = Recorder()
+        self._recorder = Recorder(self.wire)
         self._hook_step()
         self._clock.restart()
 
@@ -421,13 +374,13 @@ class Session:
         self._touched |= any(slot.parameter.grad is not grad or grad._version != version
                              for slot, (grad, version) in self._versions.items())
         if self.measuring:
-            self._clock.mark(_STEP_BEGIN)
+            self._clock.mark(STEP_BEGIN)
         if self._sharding:
             self._sharding.update_whole()
         else:
             type(self.optimizer).step(self.optimizer)
         if self.measuring:
-            self._clock.mark(_STEP_END)
+            self._clock.mark(STEP_END)
 
     # --- the plan ---
 
@@ -435,51 +388,12 @@ class Session:
         if self._sharding and plan.shard:
             return self._sharding.run_of(plan, self._modules)
         engine = (Engine if self.wire.host_waits else DeviceEngine)(plan, self._slots, self.wire, self._update)
-        engine.note_landed = self._note_landed
+        engine.note_landed = lambda: self._recorder.note_landed()
         return engine
-
-    def _parameters_unmeasured(self) -> List[Parameter]:
-        return [Parameter(slot.name, slot.parameter.numel(), slot.parameter.element_size(), type_name(slot.parameter.dtype),
-                          0.0, 0.0) for slot in self._slots]
-
-    def _gate_of(self, slot: Slot):
-        """(when the parameter is first needed, the module that waits for it where no owner does)."""
-        owners = [name for name, module in self._modules.items()
-                  if any(parameter is slot.parameter for parameter in module.parameters(recurse=False))]
-        seen = [self._clock.between(_BEGIN, ("gate", name)) for name in owners if self._clock.has(("gate", name))]
-        if seen:
-            return min(seen), ""
-        for owner in owners:  # the nearest module around it that runs, or else the first of the step
-            parts = owner.split(".")
-            for length in range(len(parts) - 1, -1, -1):
-                around = ".".join(parts[:length])
-                if self._clock.has(("gate", around)):
-                    return self._clock.between(_BEGIN, ("gate", around)), around or "*"
-        return 0.0, "*"
-
-    def _measured_profile(self) -> Profile:
-        """The same on all ranks: times are averages."""
-        self._clock.mark(_BEGIN)
-        self._clock.mark(_BACKWARD_END)
-        backward = self._clock.between(_BEGIN, _BACKWARD_END)
-        gates = [self._gate_of(slot) for slot in self._slots]
-        readies = [self._clock.between(_BEGIN, ("ready", slot.index)) if self._clock.has(("ready", slot.index)) else backward
-                   for slot in self._slots]
-        size = sum(slot.parameter.numel() * slot.parameter.element_size() for slot in self._slots)
-        compute = self._clock.between(_BEGIN, _STEP_BEGIN)
-        update = self._clock.between(_STEP_BEGIN, _STEP_END)
-        latency = latency_of(self.wire)
-        transfer = max(0.0, self._wire_seconds - latency * len(self._engine.transfers))
-        figures = self.wire.average([compute, update / size, latency, transfer / size, *(gate[0] for gate in gates), *readies])
-        (compute, update, latency, transfer), times = figures[:4], figures[4:]
-        count = len(self._slots)
-        parameters = [Parameter(p.name, p.elements, p.element_bytes, p.element_type, times[i], times[count + i], gates[i][1])
-                      for i, p in enumerate(self._parameters_unmeasured())]
-        return Profile(parameters, compute, update, latency, transfer)
 
     def _apply_plan(self) -> None:
         """Rank 0 plans; all do what it says."""
-        profile = self._measured_profile()
+        profile = measured_profile(self._slots, self._modules, self._clock, self.wire, self._wire_seconds, len(self._engine.transfers))
         most_passes, fewest_passes, touched = self.wire.largest([self._passes, -self._passes, int(self._touched)])
         self._touched = bool(touched)
         across = self._across_steps and not touched and most_passes == -fewest_passes
@@ -504,15 +418,3 @@ class Session:
             _LOG.info("weft: communication would take %.2g %% of the step: there is nothing to gain, and hooks are taken away",
                       100 * (1 - profile.compute / plan.predicted_step))
         self._hook_step()
-
-
-def require_fitting(plan: Plan, name: str, slots_of_model, ranks: int, shard: str = "") -> None:
-    """Raises PlanMismatch where a plan from a file is for another job."""
-    if plan.across_steps and plan.shard != shard:
-        raise PlanMismatch(f"{name}: a plan for shard={plan.shard or None!r}; the job has {shard or None!r}")
-    if plan.shard:
-        require_whole_parameters(plan, name)
-    if plan.ranks != ranks:
-        raise PlanMismatch(f"{name}: a plan for {plan.ranks} ranks; the job has {ranks}")
-    if [(p.name, p.elements, p.element_type) for p in plan.parameters] != list(slots_of_model):
-        raise PlanMismatch(f"{name}: a plan for another model: its parameters have other names, sizes or types")

@@ -17,6 +17,7 @@ from .engine import Slot
 from .errors import JobFailed, NotSupported, StepChanged
 from .plan import Plan
 from .shards import FIRST_UNIT_QUEUE, GATHER_QUEUE, MOST_QUEUES, SCATTER_QUEUE, Shards
+from .step_news import StepNews
 
 
 class _BucketState:
@@ -82,7 +83,7 @@ class ShardedRun:
         gradient, parameter = slot.parameter.grad, slot.parameter
         used = gradient is not None or (slot.keeps_zeros and slot.was_used)
         if gradient is None:
-            gradient = torch.zeros(slot.parameter_shape, dtype=parameter.dtype)
+            gradient = torch.zeros(slot.parameter_shape, dtype=parameter.dtype, device=parameter.device)
         elif gradient.is_sparse or gradient.dtype != parameter.dtype:
             raise NotSupported(f"{slot.name}: a gradient that is sparse or of another type than its parameter")
         elif not gradient.is_contiguous():
@@ -215,18 +216,14 @@ class ShardedRun:
 
 
 class DeviceShardedRun(ShardedRun):
-    """On a GPU. The host waits for nothing and needs no thread: updates are enqueued in a stream of their own, which waits for the
-    gradients, and gathers in another, which waits for the updates."""
+    """On a GPU. The host needs no thread, and waits for nothing unless this rank has not used some parameter: updates are enqueued in a
+    stream of their own, which waits for the gradients, and gathers in another, which waits for the updates."""
 
     def _begin(self) -> None:
         for number in range(self.wire.lanes):
             self.wire.lane(number)
             self.wire.lane(number, "gather")
-
-    def send(self, slot: Slot) -> None:
-        if slot.parameter.grad is None:
-            raise StepChanged(f"{slot.name} got no gradient in this step; on GPUs every step must use every parameter")
-        super().send(slot)
+        self._news = StepNews(self.wire, len(self.slots))
 
     def _begin_round(self) -> None:
         if not self._sending:
@@ -237,13 +234,20 @@ class DeviceShardedRun(ShardedRun):
         if self.wire.on_gpu:
             torch.cuda.current_stream(self.wire.device).wait_stream(self.wire.update_stream)
 
+    def _used(self) -> List[bool]:
+        """By any rank."""
+        mine = [flag > 0 for flag in self._flags.tolist()]
+        self._news.tell(False, mine)
+        return mine if all(mine) else self._news.used_by_any()
+
     def _update(self, gradients: list) -> None:
-        settings = self.shards.settings()
+        settings, used = self.shards.settings(), self._used()
         for state in self.buckets:
+            members = [i for i in state.bucket.members if used[i]]
             with self.wire.on(self.wire.update_stream):
-                self.shards.update(state.bucket.members, settings)
+                self.shards.update(members, settings)
                 state.bucket.updated = self.wire.moment()
-            for i in state.bucket.members:
+            for i in members:
                 self.slots[i].was_used = True
             if not state.in_unit:
                 state.bucket.gather()

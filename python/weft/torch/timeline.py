@@ -2,13 +2,14 @@
 measured on this rank."""
 
 import json
-from collections import deque
 from dataclasses import dataclass, field
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from .errors import WeftError
 from .plan import Plan, Profile, play, transfer_bytes_of
 
-KEPT_STEPS = 5  # the first and the last are not accounted
+RECORDED_STEPS = 6  # in a row; of the last one it is not known when its transfers end
+SHOWN_STEPS = 5  # of which the first and the last are not accounted
 _COMPUTE, _WIRE = 0, 1
 
 
@@ -23,12 +24,25 @@ class Span(NamedTuple):
 
 @dataclass
 class StepRecord:
-    """Moments of one step, in seconds of time.monotonic()."""
-    begin: float
-    gates: List[Tuple[str, float, float, float]] = field(default_factory=list)  # module, entered, left, of it waited
-    readies: List[Tuple[str, float]] = field(default_factory=list)  # parameter, its gradient
-    asked_to_update: Optional[float] = None
-    transfers: List[Tuple[float, float]] = field(default_factory=list)  # began, ended
+    """Moments of one step: seconds, or events of a GPU's stream."""
+    begin: Any
+    gates: List[tuple] = field(default_factory=list)  # module, entered, left, of it waited: seconds, or pairs of moments
+    readies: List[tuple] = field(default_factory=list)  # parameter, its gradient
+    asked_to_update: Any = None
+    transfers: List[tuple] = field(default_factory=list)  # began, ended
+
+    def in_seconds(self, seconds: Callable[[Any], float], lanes: int) -> "StepRecord":
+        """lanes: on GPUs transfers that take turns on one begin when the one before has ended; 0: the moments say so."""
+        def waited(found):
+            return found if isinstance(found, float) else sum(seconds(end) - seconds(begin) for begin, end in found)
+        transfers: List[Tuple[float, float]] = []
+        for begin, end in self.transfers:
+            free = transfers[-lanes][1] if lanes and len(transfers) >= lanes else 0.0
+            transfers.append((max(seconds(begin), free) if lanes else seconds(begin), seconds(end)))
+        return StepRecord(seconds(self.begin), [(name, seconds(entered), seconds(left), waited(found))
+                                                for name, entered, left, found in self.gates],
+                          [(name, seconds(moment)) for name, moment in self.readies],
+                          None if self.asked_to_update is None else seconds(self.asked_to_update), transfers)
 
     def spans(self, plan: Plan) -> List[Span]:
         found, last, phase = [], self.begin, "forward"
@@ -56,17 +70,44 @@ def _wire_span(plan: Plan, number: int, begin: float, end: float) -> Span:
 
 
 class Recorder:
-    """The last few steps under a plan."""
+    """Some steps in a row under a plan. Others are not recorded: moments cost as much as the rest of a hook."""
 
-    def __init__(self):
-        self.steps: deque = deque(maxlen=KEPT_STEPS)
+    def __init__(self, wire):
+        self._wire = wire
+        self.steps: List[StepRecord] = []
+        self.now: Optional[StepRecord] = None  # this step's, where it is recorded
+        self._before: Optional[StepRecord] = None
+        self._left = 0
+        if wire.host_waits:
+            self.restart()
 
-    def begin(self, moment: float) -> None:
-        self.steps.append(StepRecord(moment))
+    def restart(self) -> None:
+        """From the next step on."""
+        self.steps, self.now, self._before, self._left = [], None, None, RECORDED_STEPS
 
-    @property
-    def now(self) -> Optional[StepRecord]:
-        return self.steps[-1] if self.steps else None
+    def begin_step(self) -> None:
+        self._before, self.now = self.now, None
+        if self._left:
+            self._left -= 1
+            self.now = StepRecord(self._wire.now())
+            self.steps.append(self.now)
+        if not self._wire.host_waits:
+            self._wire.records = self.now is not None
+
+    def note_landed(self) -> None:
+        """The transfers of the step before are over."""
+        if self._before is not None:
+            self._before.transfers = list(self._wire.moments())
+
+    def measured(self, plan: Plan) -> List[Tuple[float, List[Span]]]:
+        """(beginning, spans) of the recorded steps but the last, of which it is not known when its transfers ended."""
+        steps = self.steps[:-1]
+        if len(steps) < 3:
+            raise WeftError("timelines need four recorded steps under a plan that lets communication cross steps: the first six of a "
+                            "plan on processors, and those after record_timelines()")
+        seconds = self._wire.seconds_since(steps[0].begin)
+        found = [step.in_seconds(seconds, 0 if self._wire.host_waits else self._wire.lanes) for step in steps]
+        return [(step.begin, step.spans(plan)) for step in found]
 
 
 def profile_of(plan: Plan) -> Profile:
@@ -75,7 +116,7 @@ def profile_of(plan: Plan) -> Profile:
                    facts["wire_s_per_byte"])
 
 
-def predicted_steps(plan: Plan, count: int = KEPT_STEPS) -> List[Tuple[float, List[Span]]]:
+def predicted_steps(plan: Plan, count: int = SHOWN_STEPS) -> List[Tuple[float, List[Span]]]:
     """(beginning, spans) of steps as `play` has them, from the steady state."""
     profile, steps = profile_of(plan), []
 

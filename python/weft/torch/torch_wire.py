@@ -7,7 +7,7 @@ runs, and waits where it says so; tests use that.
 
 import contextlib
 import time
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -44,12 +44,15 @@ class TorchWire:
         self.thread_blocks = 0
         self.rehearsed: dict = {}
         self._groups = {}
+        self.records = False  # when each transfer begins and ends
         self._works: List[Optional[object]] = []
+        self._moments: List[list] = []
         self._tensors: List[Optional[torch.Tensor]] = []
         self.lanes = lanes or 1
         self.group = self.lane(0)
         # Sharded jobs: gradients are waited for, and updated, in one stream; new values are gathered from another.
         self.update_stream, self.gather_stream = (torch.cuda.Stream(device, priority=-1) if self.on_gpu else None for _ in range(2))
+        self._watching_stream = torch.cuda.Stream(device) if self.on_gpu else None  # waits for transfers, to see when they end
 
     # --- lanes ---
 
@@ -97,6 +100,7 @@ class TorchWire:
     def apply(self, plan: Plan) -> None:
         self._works = [None] * len(plan.transfers)
         self._tensors = [None] * len(plan.transfers)
+        self._moments = []
         for number in range(min(self.lanes, len(plan.transfers))):
             self.lane(number)
 
@@ -106,7 +110,17 @@ class TorchWire:
         return dist.all_reduce(tensor, op, group=self._next_group(turn), async_op=True)
 
     def start(self, index: int, tensor: torch.Tensor) -> None:
+        begin = self.now() if self.records else None
         self._works[index], self._tensors[index] = self.all_reduce(tensor, index), tensor
+        if begin is None:
+            return
+        if index == 0:
+            self._moments = []
+        self._moments.append([begin, None])
+        if self.on_gpu:
+            with self.on(self._watching_stream):
+                self._works[index].wait()
+                self._moments[index][1] = self.now()
 
     def has_landed(self, index: int) -> bool:
         return self._works[index] is None
@@ -120,6 +134,8 @@ class TorchWire:
         if work is not None:
             work.wait()
             self._divide(tensor)
+            if index < len(self._moments) and self._moments[index][1] is None:  # no stream has watched it
+                self._moments[index][1] = self.now()
 
     def _divide(self, tensor: torch.Tensor) -> None:
         if not self._averages:
@@ -134,8 +150,26 @@ class TorchWire:
         gather = getattr(dist, "all_gather_into_tensor", None) or dist._all_gather_base
         return gather(output, own, group=self._next_group(turn, "gather"), async_op=True)
 
-    def moments(self) -> List[tuple]:
-        raise NotSupported("timelines of GPUs; PyTorch's profiler writes traces that `weft report` shows")
+    # --- when things happen ---
+
+    def now(self):
+        """A moment of the current stream, or of the host where there are no streams."""
+        if not self.on_gpu:
+            return time.monotonic()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def moments(self) -> List[list]:
+        """Of each transfer of the last step that was recorded: when it was started, and when it had ended."""
+        return self._moments
+
+    def seconds_since(self, first):
+        """What turns moments into seconds."""
+        if not self.on_gpu:
+            return lambda moment: moment - first
+        torch.cuda.synchronize(self.device)
+        return lambda moment: first.elapsed_time(moment) / 1e3
 
     # --- small things that all ranks agree on ---
 
@@ -186,35 +220,3 @@ class TorchWire:
         """All ranks together: gives the communicators back, with their memory and threads."""
         for key in list(self._groups):
             dist.destroy_process_group(self._groups.pop(key))
-
-
-class Wish:
-    """One bit a step that all ranks get to know, some steps later, without a host that waits.
-
-    It is summed over the ranks, copied to the host when it has arrived, and read `LATER` steps after it was told: by then the copy is
-    over unless the host is further ahead of its GPU than that, and all ranks read the bit of the same step.
-    """
-
-    LATER = 2
-
-    def __init__(self, wire: TorchWire):
-        self._wire = wire
-        self._told: List[Tuple[torch.Tensor, torch.Tensor, object]] = []
-
-    def tell(self, wants: bool) -> bool:
-        """This step's bit of this rank; returns that of any rank, of an earlier step."""
-        wire = self._wire
-        bit = torch.full((1,), int(wants), dtype=torch.int32, device=wire.device)
-        with wire.on(wire.update_stream):
-            wire.after_current(wire.update_stream)
-            work = dist.all_reduce(bit, dist.ReduceOp.MAX, group=wire.group, async_op=True)
-            work.wait()
-            here = torch.zeros(1, dtype=torch.int32, pin_memory=wire.on_gpu)
-            here.copy_(bit, non_blocking=True)
-            self._told.append((here, bit, wire.moment()))
-        if len(self._told) <= self.LATER:
-            return False
-        found, _, moment = self._told.pop(0)
-        if moment is not None:
-            moment.synchronize()
-        return bool(found.item())

@@ -3,8 +3,9 @@ NCCL through torch.distributed for those of a GPU. Both average in place and run
 
 import ctypes
 import json
+import struct
 import time
-from typing import List, Sequence, Tuple
+from typing import List, Sequence
 
 import torch
 
@@ -33,14 +34,20 @@ class _HostTransfer:
     """A prepared all-reduce with the memory that it is told of: its segments, and its flags as numbers of the gradients' type."""
 
     def __init__(self, call: int, sizes: Sequence[int], element_bytes: int, one: int, flags: int):
-        self.call, self.element_bytes, self.one = call, element_bytes, one
-        self.segments = (library.Segment * (len(sizes) + (flags > 0)))()
+        self.call, self.one = call, one
         self.flags = ((ctypes.c_uint32 if element_bytes == 4 else ctypes.c_uint16) * flags)()
-        for segment, size in zip(self.segments, sizes):
-            segment.bytes = size
+        self.segments = (library.Segment * (len(sizes) + (flags > 0)))()
+        # Address and bytes of each segment, one after the other: written in one call.
+        self._pack = struct.Struct("Pq" * len(sizes)).pack_into
+        self._words = [word for size in sizes for word in (0, size)]
         if flags:
-            self.segments[len(sizes)].bytes = ctypes.sizeof(self.flags)
-            self.segments[len(sizes)].data = ctypes.addressof(self.flags)
+            self.segments[len(sizes)] = library.Segment(ctypes.addressof(self.flags), ctypes.sizeof(self.flags))
+
+    def fill(self, addresses: Sequence[int], flags: Sequence[bool]) -> None:
+        self._words[::2] = addresses
+        self._pack(self.segments, 0, *self._words)
+        one = self.one
+        self.flags[:] = [one if flag else 0 for flag in flags]
 
 
 class HostWire:
@@ -69,12 +76,10 @@ class HostWire:
                                        elements, label, parts=parts, segments=len(transfer) + 1)
             self._transfers.append(_HostTransfer(call, sizes, of.element_bytes, _ONES[of.element_type], flags[index]))
 
-    def start(self, index: int, places: Sequence[Tuple[torch.Tensor, int]], flags: Sequence[bool]) -> None:
-        """By part, a contiguous tensor and the element at which the part begins. They must live until the transfer has landed."""
+    def start(self, index: int, addresses: Sequence[int], flags: Sequence[bool]) -> None:
+        """By part, where it begins in memory, which must live until the transfer has landed."""
         transfer = self._transfers[index]
-        for segment, (tensor, begin) in zip(transfer.segments, places):
-            segment.data = tensor.data_ptr() + begin * transfer.element_bytes
-        transfer.flags[:] = [transfer.one if flag else 0 for flag in flags]
+        transfer.fill(addresses, flags)
         self._group.start(transfer.call, transfer.segments)
 
     def flags_of(self, index: int) -> List[bool]:
@@ -86,6 +91,13 @@ class HostWire:
 
     def wait(self, index: int) -> None:
         self._group.wait(self._transfers[index].call)
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def seconds_since(self, first: float):
+        """What turns moments into seconds."""
+        return lambda moment: moment - first
 
     def moments(self) -> List[tuple]:
         """When each transfer last began and ended, in seconds of time.monotonic()."""

@@ -41,22 +41,22 @@ void reduce_into(at::Tensor& sum, const at::Tensor& row, ReduceOpType op) {
 
 }  // namespace
 
-void require_dense_on_processor(const at::Tensor& tensor, const char* what) {
+void require_dense(const at::Tensor& tensor, const char* what) {
   if (!tensor.defined()) refuse(what, "a tensor is missing");
   if (tensor.layout() != at::kStrided) refuse(what, "a sparse tensor; dense ones can travel");
-  if (!tensor.device().is_cpu()) {
-    refuse(what, "a tensor on " + tensor.device().str() + "; those in a processor's memory can travel");
+  if (!tensor.device().is_cpu() && !tensor.device().is_cuda()) {
+    refuse(what, "a tensor on " + tensor.device().str() + "; those of processors and of CUDA devices can travel");
   }
 }
 
 void require_one(const std::vector<at::Tensor>& tensors, const char* what) {
   if (tensors.size() != 1) refuse(what, std::to_string(tensors.size()) + " tensors; 1 is allowed");
-  require_dense_on_processor(tensors[0], what);
+  require_dense(tensors[0], what);
 }
 
 void require_same_type(const std::vector<at::Tensor>& tensors, const char* what) {
   for (const at::Tensor& tensor : tensors) {
-    require_dense_on_processor(tensor, what);
+    require_dense(tensor, what);
     if (tensor.scalar_type() != tensors[0].scalar_type()) {
       refuse(what, std::string("tensors of ") + c10::toString(tensor.scalar_type()) + " and of " +
                        c10::toString(tensors[0].scalar_type()) + " in one call");
@@ -81,11 +81,16 @@ std::int64_t elements_of(const std::vector<at::Tensor>& tensors) {
   return sum;
 }
 
-at::Tensor flat(const at::Tensor& tensor, WeftWork& work, bool is_output) {
+// Copies from and to a GPU's memory wait for it: whoever called has the GPU's results, and sees ours.
+at::Tensor flat(const at::Tensor& tensor, WeftWork& work, Use use) {
   const at::Tensor plain = tensor.detach();
-  const at::Tensor result = plain.contiguous();
+  at::Tensor result = plain;
+  if (!plain.device().is_cpu() || !plain.is_contiguous()) {
+    const auto options = plain.options().device(at::kCPU);
+    result = use == Use::kWrite ? at::empty(plain.sizes(), options) : plain.to(at::kCPU).contiguous();
+    if (use != Use::kRead) work.then([plain, result] { plain.copy_(result); });
+  }
   work.keep(result);
-  if (is_output && result.data_ptr() != plain.data_ptr()) work.then([plain, result] { plain.copy_(result); });
   return result;
 }
 
@@ -95,6 +100,14 @@ std::vector<WeftSegment> segments_of(const std::vector<at::Tensor>& tensors) {
     segments.push_back({tensor.data_ptr(), tensor.numel() * static_cast<std::int64_t>(tensor.element_size())});
   }
   return segments;
+}
+
+bool overlap(const WeftSegment& one, const WeftSegment& other) {
+  const auto begin = [](const WeftSegment& segment) { return reinterpret_cast<std::uintptr_t>(segment.data); };
+  const auto end = [&](const WeftSegment& segment) {
+    return begin(segment) + static_cast<std::uintptr_t>(segment.bytes);
+  };
+  return begin(one) < end(other) && begin(other) < end(one);
 }
 
 std::vector<at::Tensor> cut_at(const at::Tensor& tensor, const std::vector<std::int64_t>& sizes) {

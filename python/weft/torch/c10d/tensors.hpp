@@ -13,7 +13,7 @@ namespace weft_c10d {
 using ReduceOpType = c10d::ReduceOp::RedOpType;
 
 // Throws std::invalid_argument, which Python sees as ValueError, where Weft cannot carry the tensor.
-void require_dense_on_processor(const at::Tensor& tensor, const char* what);
+void require_dense(const at::Tensor& tensor, const char* what);
 void require_one(const std::vector<at::Tensor>& tensors, const char* what);
 // All of one type.
 void require_same_type(const std::vector<at::Tensor>& tensors, const char* what);
@@ -22,10 +22,13 @@ void require_rank(std::int64_t rank, std::int64_t ranks, const char* what);
 std::int64_t bytes_of(const std::vector<at::Tensor>& tensors);
 std::int64_t elements_of(const std::vector<at::Tensor>& tensors);
 
-// A contiguous tensor with the same elements: itself, or a copy. `work` keeps it, and where `is_output` writes a copy
-// back.
-at::Tensor flat(const at::Tensor& tensor, WeftWork& work, bool is_output);
+// What a call does with a tensor.
+enum class Use { kRead, kWrite, kReadAndWrite };
+// A contiguous tensor in a processor's memory with the same elements: itself, or a copy. `work` keeps it, and copies
+// what the call has written back.
+at::Tensor flat(const at::Tensor& tensor, WeftWork& work, Use use);
 std::vector<WeftSegment> segments_of(const std::vector<at::Tensor>& tensors);
+bool overlap(const WeftSegment& one, const WeftSegment& other);
 // Parts of a contiguous tensor along its first dimension, as views.
 std::vector<at::Tensor> cut_at(const at::Tensor& tensor, const std::vector<std::int64_t>& sizes);
 

@@ -1,5 +1,6 @@
 #include "weft_group.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -32,6 +33,7 @@ void require_equal(std::int64_t found, std::int64_t needed, const char* what, co
 WeftProcessGroup::WeftProcessGroup(c10::intrusive_ptr<c10d::Store> store, const Joining& joining)
     : BackendBase(static_cast<int>(joining.rank), static_cast<int>(joining.ranks)),
       store_(std::move(store)),
+      timeout_(static_cast<std::int64_t>(1000 * joining.timeout_seconds)),
       calls_(joining) {}
 
 WeftProcessGroup::~WeftProcessGroup() = default;
@@ -47,15 +49,33 @@ WeftProcessGroup::WorkPtr WeftProcessGroup::finished(const Pointer& work) {
   return work;
 }
 
-// Everything travels as bytes unless it is reduced.
+// Everything travels as bytes unless it is reduced. Inputs that lie in outputs are copied: a call may write before it
+// reads. One that an all-gather finds where it would put it, as FSDP does, can stay.
 void WeftProcessGroup::run(const Pointer& work, CallKind kind, const Tensors& inputs, const Tensors& outputs) {
   if (kind.elements == 0 && kind.collective != weft_barrier) return;  // on all ranks alike
-  std::vector<WeftSegment> from, to;
   Tensors flat_outputs, flat_inputs;
-  for (const at::Tensor& tensor : outputs) flat_outputs.push_back(flat(tensor, *work, true));
-  for (const at::Tensor& tensor : inputs) flat_inputs.push_back(flat(tensor, *work, false));
+  const Use use = kind.in_place ? Use::kReadAndWrite : Use::kWrite;
+  for (const at::Tensor& tensor : outputs) flat_outputs.push_back(flat(tensor, *work, use));
+  for (const at::Tensor& tensor : inputs) flat_inputs.push_back(flat(tensor, *work, Use::kRead));
   kind.segments = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::max(inputs.size(), outputs.size())));
-  calls_.start(work, kind, segments_of(flat_inputs), segments_of(flat_outputs));
+  const std::vector<WeftSegment> to = segments_of(flat_outputs);
+  for (at::Tensor& input : flat_inputs) {
+    const WeftSegment from = segments_of({input})[0];
+    const bool is_in_place = kind.collective == weft_all_gather && inputs.size() == 1 && is_at_own_place(from, to);
+    const bool overlaps =
+        std::any_of(to.begin(), to.end(), [&](const WeftSegment& other) { return overlap(from, other); });
+    if (!overlaps || is_in_place) continue;
+    input = input.clone();
+    work->keep(input);
+  }
+  calls_.start(work, kind, segments_of(flat_inputs), to);
+}
+
+// Of an all-gather: into one tensor, or into one for each rank.
+bool WeftProcessGroup::is_at_own_place(const WeftSegment& input, const std::vector<WeftSegment>& outputs) const {
+  const auto* const begin = static_cast<const char*>(input.data);
+  if (outputs.size() == 1) return begin == static_cast<const char*>(outputs[0].data) + rank_ * input.bytes;
+  return begin == outputs[static_cast<std::size_t>(rank_)].data;
 }
 
 WeftProcessGroup::WorkPtr WeftProcessGroup::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -85,7 +105,7 @@ void WeftProcessGroup::all_reduce(const Pointer& work, const Tensors& tensors, R
   }
   for (const at::Tensor& tensor : tensors) {
     const at::Tensor plain = tensor.detach();
-    const at::Tensor rows = at::empty({size_, plain.numel()}, plain.options());
+    const at::Tensor rows = at::empty({size_, plain.numel()}, plain.options().device(at::kCPU));
     all_gather(work, {plain}, {rows});
     work->then([plain, rows, op] { plain.copy_(reduce_rows(rows, op).view(plain.sizes())); });
   }
@@ -126,7 +146,7 @@ WeftProcessGroup::WorkPtr WeftProcessGroup::reduce(Tensors& tensors, const c10d:
   kind.elements = size_ * bytes_of(tensors);
   Tensors rows;
   if (rank_ == options.rootRank) {
-    rows.push_back(at::empty({size_, plain.numel()}, plain.options()));
+    rows.push_back(at::empty({size_, plain.numel()}, plain.options().device(at::kCPU)));
     work->then([plain, all = rows[0], op] { plain.copy_(reduce_rows(all, op).view(plain.sizes())); });
   }
   run(work, kind, {plain}, rows);
@@ -216,7 +236,7 @@ WeftProcessGroup::WorkPtr WeftProcessGroup::scatter(Tensors& outputs, std::vecto
 void WeftProcessGroup::reduce_scatter(const Pointer& work, const Tensors& inputs, const at::Tensor& output,
                                       ReduceOpType op) {
   require_same_type(inputs, "reduce_scatter");
-  require_dense_on_processor(output, "reduce_scatter");
+  require_dense(output, "reduce_scatter");
   require_equal(elements_of(inputs), size_ * output.numel(), "reduce_scatter", "inputs");
   CallKind kind;
   if (const auto native = native_reduction(output.scalar_type(), op)) {
@@ -227,7 +247,7 @@ void WeftProcessGroup::reduce_scatter(const Pointer& work, const Tensors& inputs
     return run(work, kind, inputs, {output});
   }
   const at::Tensor plain = output.detach();
-  const at::Tensor rows = at::empty({size_, plain.numel()}, plain.options());
+  const at::Tensor rows = at::empty({size_, plain.numel()}, plain.options().device(at::kCPU));
   kind.collective = weft_all_to_all;
   kind.elements = bytes_of(inputs);
   run(work, kind, inputs, {rows});
@@ -269,7 +289,7 @@ WeftProcessGroup::WorkPtr WeftProcessGroup::alltoall_base(at::Tensor& output, at
     run(work, kind, {input}, {output});
     return finished(work);
   }
-  const at::Tensor from = flat(input, *work, false), to = flat(output, *work, true);
+  const at::Tensor from = flat(input, *work, Use::kRead), to = flat(output, *work, Use::kWrite);
   const auto sizes = [&](const std::vector<std::int64_t>& splits, const at::Tensor& tensor) {
     return splits.empty() ? std::vector<std::int64_t>(static_cast<std::size_t>(size_), tensor.size(0) / size_) : splits;
   };
@@ -302,7 +322,9 @@ void WeftProcessGroup::all_to_all(const Pointer& work, const Tensors& inputs, co
     message(work, outputs[static_cast<std::size_t>(from)], from, rank_, kTagOfAllToAll);
     message(work, inputs[static_cast<std::size_t>(to)], rank_, to, kTagOfAllToAll);
   }
-  work->then([from = inputs[self].detach(), to = outputs[self].detach()] { to.copy_(from.view(to.sizes())); });
+  // At once: the outputs may be a copy, which is copied back when the messages have arrived.
+  const at::Tensor to = outputs[self].detach();
+  to.copy_(inputs[self].detach().reshape(to.sizes()));
 }
 
 // Messages with one sender, receiver and tag follow each other; others do not wait for them. The ranks agree on a queue

@@ -1,9 +1,11 @@
-// The backend "weft" of torch.distributed: its collectives for tensors in a processor's memory by Weft's programs over
-// TCP. It compiles against PyTorch 1.13, where a backend is a ProcessGroup, and against 2.x, where it is a Backend.
+// The backend "weft" of torch.distributed: its collectives by Weft's programs over TCP, for tensors in a processor's
+// memory; those of a GPU pass through it. It compiles against PyTorch 1.13, where a backend is a ProcessGroup, and
+// against 2.x, where it is a Backend.
 #pragma once
 
 #include <torch/version.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -70,6 +72,9 @@ class WeftProcessGroup : public BackendBase {
   void shutdown() { leave(); }
   void abort() { leave(); }
 #endif
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 6)
+  c10::intrusive_ptr<Options> getBackendOptions() { return c10::make_intrusive<Options>(getBackendName(), timeout_); }
+#endif
 
  private:
   using Pointer = c10::intrusive_ptr<WeftWork>;
@@ -83,8 +88,10 @@ class WeftProcessGroup : public BackendBase {
   void message(const Pointer& work, const at::Tensor& tensor, int sender, int receiver, int tag);
   void all_to_all(const Pointer& work, const Tensors& inputs, const Tensors& outputs);
   std::int64_t queue_of(int sender, int receiver, int tag);
+  bool is_at_own_place(const WeftSegment& input, const std::vector<WeftSegment>& outputs) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
+  std::chrono::milliseconds timeout_;
   Calls calls_;
   std::mutex queues_mutex_;
   std::map<std::tuple<int, int, int>, std::int64_t> queues_;  // of messages by sender, receiver and tag

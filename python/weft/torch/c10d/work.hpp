@@ -3,10 +3,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
@@ -18,7 +20,12 @@ class WeftWork : public c10d::Work {
   WeftWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> outputs)
       : Work(rank, type, title),
         outputs_(std::move(outputs)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+        gpu_(gpu_of(outputs_)),
+        future_(c10::make_intrusive<c10::ivalue::Future>(
+            c10::ListType::create(c10::TensorType::get()),
+            gpu_ ? std::vector<c10::Device>{*gpu_} : std::vector<c10::Device>{})) {
+    wait_for_gpu();  // which may still use what the call will write
+  }
 
   std::vector<at::Tensor> result() override { return outputs_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
@@ -39,10 +46,24 @@ class WeftWork : public c10d::Work {
   }
 
  private:
+  static std::optional<c10::Device> gpu_of(const std::vector<at::Tensor>& tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.defined() && !tensor.device().is_cpu()) return tensor.device();
+    }
+    return std::nullopt;
+  }
+
+  // For what this thread has given the GPU to do. Without CUDA's headers, so that one source serves all builds of
+  // PyTorch.
+  void wait_for_gpu() const {
+    if (gpu_) c10::impl::VirtualGuardImpl(gpu_->type()).getStream(*gpu_).synchronize();
+  }
+
   void complete() {
     try {
       const at::NoGradGuard no_grad;
       for (const std::function<void()>& job : jobs_) job();
+      wait_for_gpu();
     } catch (...) {
       return fail(std::current_exception());
     }
@@ -54,6 +75,7 @@ class WeftWork : public c10d::Work {
   }
 
   std::vector<at::Tensor> outputs_, kept_;
+  std::optional<c10::Device> gpu_;  // on which outputs are
   std::vector<std::function<void()>> jobs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::atomic<int> left_{1};  // one for the caller, until it has added all calls
