@@ -87,7 +87,8 @@ def write_files(folder, cases):
 
 def command_of(options, folder, case, place):
     """`place` None: ranks on processors, as threads."""
-    flags = [*MODEL, *case.flags.split(), "--compress-min", "256", "--steps", str(STEPS), "--warm-up", "0",
+    least = ["--compress-min", "256"] if "--compress" in case.flags else []
+    flags = [*MODEL, *case.flags.split(), *least, "--steps", str(STEPS), "--warm-up", "0",
              "--profile", str(profile_file(folder)), "--json"]
     on_gpus = place is not None and not options.cpu
     if case.nodes:
@@ -142,14 +143,13 @@ def arguments():
     return parser.parse_args()
 
 
-def main():
-    options = arguments()
-    cases = CASES + (OTHERS if options.all else [])
+def check(options, cases):
+    """Runs them everywhere and says what came out: the exit code."""
     passed = []
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
         write_files(folder, cases)
         try:
-            run(options, folder, CASES[0], NCCL)  # or there is no GPU
+            run(options, folder, cases[0], NCCL)  # or there is no GPU
         except SystemExit as skipped:
             print(skipped)
             return SKIPPED
@@ -162,6 +162,11 @@ def main():
             print(line, flush=True)
     print(f"{sum(passed)} of {len(passed)} passed")
     return 0 if all(passed) else 1
+
+
+def main():
+    options = arguments()
+    return check(options, CASES + (OTHERS if options.all else []))
 
 
 if __name__ == "__main__":

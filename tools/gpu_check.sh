@@ -37,8 +37,8 @@ limited() {
 }
 
 slowest_cases() {
-  { grep -oE '\] [A-Za-z/_0-9.]+ \([0-9]+ ms\)' "$1" || true; } | sed -E 's/^\] (.*) \(([0-9]+) ms\)$/\2 \1/' | sort -rn | head -n 6 |
-    sed 's/^/  slowest: ms /'
+  { grep -oE '\] [A-Za-z/_0-9.]+ \([0-9]+ ms\)' "$1" || true; } |
+    sed -E 's/^\] (.*) \(([0-9]+) ms\)$/\2 \1/' | sort -rn | head -n 6 | sed 's/^/  slowest: ms /'
 }
 
 each() {
@@ -51,13 +51,14 @@ each() {
   limited comm_nccl_4_ranks 100 tools/gpu_ranks.sh 4 build/cuda/src/comm/comm_nccl_test --gtest_brief=1
   limited comm_paced_device 100 build/cuda/src/comm/comm_paced_device_test --gtest_brief=1
   limited gpu_checkpoint 100 tests/gpu_checkpoint_test.py build/cuda/weft
+  tests/gpu_kfac_test.py build/cuda/weft --at-once 4 || { (($? == 77)) || failed=1; }
   tests/gpu_compression_test.py build/cuda/weft --all --at-once 4 || { (($? == 77)) || failed=1; }
 }
 
 # Library kernels (cuBLAS, cuDNN, PyTorch) are not ours to check and take minutes: the names of ours contain weft, and the
 # tests are those that call ours, with few of the formats, which share a kernel. Calls that fail on purpose, such as the
 # choice of a GPU that is not there, are no errors. Both tools run at the same time.
-sanitized_tests='CudaKernels.*:CudaExperts.*:CudaLowRank.*:CudaAttention.OfOddShapes:CudaEncoding.*:*/int8:*/int4_stochastic'
+sanitized_tests='CudaKernels.*:CudaExperts.*:CudaLowRank.*:CudaKfac.*:CudaAttention.OfOddShapes:CudaEncoding.*:*/int8:*/int4_stochastic'
 sanitized_tests+=':*/onebit:*/ternary:*/top_k'
 sanitize() {
   local tool sanitizer filter=() folder
