@@ -3,14 +3,17 @@
 
     bench/gpu_faults.py build/cuda/weft                        # 30 kills and 10 stops, half of them with 2 and with 4 ranks
     bench/gpu_faults.py build/cuda/weft --kills 4 --stops 2    # a short one
+    bench/gpu_faults.py build/cuda/weft --at-once 4            # four rounds at the same time, each with an MPS of its own
 
 Ranks share one GPU (tools/gpu_ranks.sh). Layout, victim and moment follow from --seed; the moment is after the first steps and
 before 0.7 of the run. A round passes where every other rank ends within 10 s of the signal by itself, with exit code 3 and a line
 that names the victim (docs/faults.md). A stopped rank is killed afterwards. The output of every round that fails is
-printed. No round begins after --seconds. `--cpu` tries the script where there is no GPU.
+printed. No round begins after --seconds. With --at-once N, rounds of N jobs share the GPU's time: their steps take longer, what must
+happen within 10 s stays the same. `--cpu` tries the script where there is no GPU.
 """
 
 import argparse
+import concurrent.futures
 import os
 import random
 import re
@@ -33,7 +36,7 @@ LIMIT = 10.0  # seconds from the signal until every survivor has ended
 SURVIVOR_CODE = 3  # docs/faults.md
 START_LIMIT = 90  # seconds until training has begun
 LAUNCHER_LIMIT = 30  # seconds to end MPS after the last rank
-STEPS = 400
+STEPS = {False: 400, True: 160}  # of a job alone, and of one beside others, whose steps take longer
 LINES = 10  # that `weft run` says of its steps
 # Small enough that a step takes some 20 ms, most of it in NCCL.
 MODEL = ["--layers", 8, "--hidden", 512, "--heads", 8, "--seq", 256, "--micro-batch", 4, "--grad-dtype", "bf16"]
@@ -94,14 +97,14 @@ class GpuJob(Job):
 def command_of(a_round, options, log, profile):
     place = TINY if options.cpu else ["--device", "cuda", *MODEL]
     return ["env", f"GPU_RANKS_LOG={log}", kit.ROOT / "tools" / "gpu_ranks.sh", a_round.ranks, options.weft, "run", *place,
-            *a_round.layout, "--steps", STEPS, "--profile", profile, "--json"]
+            *a_round.layout, "--steps", STEPS[options.at_once > 1], "--profile", profile, "--json"]
 
 
 def wait_for_lines(job, count):
     """When the first so many lines of steps were said."""
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline:
-        steps = [when for when, line in list(job.lines) if re.search(rf"\bstep +\d+/{STEPS}\b", line)]
+        steps = [when for when, line in list(job.lines) if re.search(r"\bstep +\d+/\d+\b", line)]
         if len(steps) >= count:
             return steps
         if job.launcher.poll() is not None:
@@ -147,11 +150,12 @@ def judge(job, a_round, victim, pids, when):
     return max(named), max(ended.values())
 
 
-def play(a_round, options, shell, folder, chance):
-    log = Path(folder) / f"ranks-{len(shell.commands)}"
+def play(number, a_round, options, shell, folder):
+    log = Path(folder) / f"ranks-{number}"
     command = command_of(a_round, options, log, profile_in(folder))
     shell.commands.append(" ".join(map(str, command)))
     job = GpuJob(command, log)
+    chance = random.Random(options.seed * 1000 + number)
     try:
         return Outcome(a_round, *judge(job, a_round, *strike(job, a_round, chance)), "")
     except Failure as failure:
@@ -162,9 +166,34 @@ def play(a_round, options, shell, folder, chance):
 
 def profile_in(folder):
     """Durations that are built in: nothing is measured before a round."""
-    file = Path(folder) / "any_machine.json"
-    file.write_text('{"weft_profile": 1}')
-    return file
+    return Path(folder) / "any_machine.json"
+
+
+def play_all(rounds, options, shell, begin):
+    """Outcomes of all rounds that began in time, so many at once as the user wishes."""
+    outcomes = []
+
+    def play_in_time(number, a_round, folder):
+        if time.monotonic() - begin > options.seconds:
+            return None
+        return play(number, a_round, options, shell, folder)
+
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+        profile_in(folder).write_text('{"weft_profile": 1}')
+        under_way = [pool.submit(play_in_time, i, a_round, folder) for i, a_round in enumerate(rounds)]
+        try:
+            for outcome in (done.result() for done in concurrent.futures.as_completed(under_way)):
+                if outcome is None:
+                    continue
+                outcomes.append(outcome)
+                words = outcome.failure or f"named after {outcome.named_s:.2f} s, all ended after {outcome.ended_s:.2f} s"
+                print(f"{time.monotonic() - begin:4.0f} s  {'FAILED' if outcome.failure else 'passed'}  "
+                      f"{outcome.round.in_words()}: {words}", flush=True)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # who is interrupted waits for rounds that have begun alone
+    if len(outcomes) < len(rounds):
+        print(f"{len(rounds) - len(outcomes)} of {len(rounds)} rounds are left out: {options.seconds:.0f} s are over")
+    return outcomes
 
 
 def rounds_of(options, chance):
@@ -213,6 +242,7 @@ def arguments():
     parser.add_argument("--ranks", type=lambda text: [int(word) for word in text.split(",")], default=[2, 4], metavar="2,4")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1800, help="no round begins later (default: 1800)")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="rounds at the same time (default: 1)")
     parser.add_argument("--cpu", action="store_true", help="tiny models on processors: a test of this script")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, run none")
     kit.add_common_flags(parser)
@@ -233,18 +263,10 @@ def main():
         return 0
     if not options.cpu:
         kit.require_gpu()
-    machine, shell, outcomes = kit.Machine(), kit.Shell(options.timeout), []
+    machine, shell = kit.Machine(), kit.Shell(options.timeout)
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        for a_round in rounds:
-            if time.monotonic() - begin > options.seconds:
-                print(f"{len(rounds) - len(outcomes)} of {len(rounds)} rounds are left out: {options.seconds:.0f} s are over")
-                break
-            outcome = play(a_round, options, shell, folder, chance)
-            outcomes.append(outcome)
-            words = outcome.failure or f"named after {outcome.named_s:.2f} s, all ended after {outcome.ended_s:.2f} s"
-            print(f"{time.monotonic() - begin:4.0f} s  {'FAILED' if outcome.failure else 'passed'}  {a_round.in_words()}: "
-                  f"{words}", flush=True)
+    outcomes = play_all(rounds, options, shell, begin)
+    print(f"\n{len(outcomes)} rounds, {options.at_once} at once, in {time.monotonic() - begin:.0f} s")
     report(outcomes)
     figures = figures_of(outcomes)
     goals = [kit.verdict("rounds that passed", figures["passed"], f"{len(rounds)}", figures["passed"] == len(rounds))]

@@ -12,6 +12,11 @@ if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then
 fi
 ranks=$1
 shift
+most=48 # processes that MPS serves on a GPU at a time, on all GPUs from Volta to Hopper
+if ((ranks > most)); then
+  echo "$0: $ranks ranks: MPS shares a GPU between at most $most processes" >&2
+  exit 2
+fi
 if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
   echo "skipped: nvidia-smi is not here or finds no GPU"
   exit 77
@@ -39,7 +44,7 @@ if ! nvidia-cuda-mps-control -d; then
   exit 2
 fi
 
-export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$((ranks < 100 ? 100 / ranks : 1))
+export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$((100 / ranks))
 # With fewer hardware queues NCCL's kernels wait behind products, and products behind them. The ranks share those of the
 # GPU: with 32 for each of four ranks, one of them found no memory to start.
 connections=$((64 / ranks))

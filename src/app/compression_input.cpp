@@ -73,7 +73,7 @@ void read_formats(const std::string& text, EncodedTensors& choice) {
 
 }  // namespace
 
-EncodedTensors read_compression(const Flags& flags, Runtime runtime) {
+EncodedTensors read_compression(const Flags& flags) {
   constexpr std::int64_t kMostElements = 1'000'000'000;
   EncodedTensors choice;
   const std::optional<std::string> text = flags.text("compress");
@@ -88,13 +88,6 @@ EncodedTensors read_compression(const Flags& flags, Runtime runtime) {
     return choice;
   }
   read_formats(*text, choice);
-  // kernels/cuda/encode.cu has the formats up to this one, of whole shards.
-  constexpr auto kLastOfGpus = CompressionFormat::random_k;
-  const bool has_kernels =
-      std::max(choice.gradients.format, choice.weights) <= kLastOfGpus && !choice.gradients.between_nodes;
-  if (runtime == Runtime::cuda && !has_kernels) {
-    fail("--compress {}: has no kernels for GPUs yet; weft run takes it on processors", *text);
-  }
   choice.gradients.min_elements = least.value_or(choice.gradients.min_elements);
   return choice;
 }

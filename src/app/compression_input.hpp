@@ -15,7 +15,7 @@ struct EncodedTensors {
 
 void declare_compression_flags(Flags& flags, const char* group);
 // Throws Error naming the value and what is allowed. `auto`, which commands with --max-error take, gives none here.
-EncodedTensors read_compression(const Flags& flags, Runtime runtime);
+EncodedTensors read_compression(const Flags& flags);
 // Returns the largest error that is allowed where --compress auto leaves the choice to predictions.
 std::optional<double> error_of_chosen_compression(const Flags& flags);
 

@@ -381,7 +381,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   using enum ElementType;
   l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(defaults.precision);
   l.grad_dtype = flags.element_type("grad-dtype", {fp32, bf16, fp16}).value_or(fp32);
-  const EncodedTensors compression = read_compression(flags, cluster.spec().execution.runtime);
+  const EncodedTensors compression = read_compression(flags);
   l.compress = compression.gradients;
   l.compress_weights = compression.weights;
   read_products(flags, cluster, l);

@@ -13,9 +13,11 @@
 
 namespace weft {
 
-// Small whole numbers, different for every rank and place: sums are exact in every type.
+// Small whole numbers, different for every rank and place: sums are exact in every type. Those of a piece repeat after
+// kTestValues elements.
+inline constexpr std::int64_t kTestValues = 11;
 inline std::int64_t test_value(std::int64_t rank, std::int64_t piece, std::int64_t element) {
-  return (rank * 7 + piece * 5 + element * 3) % 11 - 4;
+  return (rank * 7 + piece * 5 + element * 3) % kTestValues - 4;
 }
 
 inline void store_value(ElementType type, std::byte* to, double value) {
@@ -60,9 +62,18 @@ inline std::vector<std::byte> bytes_of(const std::vector<Content>& contents, con
   std::byte* to = bytes.data();
   for (const Content& content : contents) {
     const std::vector<std::int64_t> ranks = content.from.members();
-    for (std::int64_t element = 0; element < sizes[content.piece]; ++element, to += width) {
-      store_value(type, to, reduced_value(op, ranks, content.piece, element));
+    const std::int64_t size = sizes[content.piece], computed = std::min(size, kTestValues);
+    for (std::int64_t element = 0; element < computed; ++element) {
+      store_value(type, to + element * static_cast<std::int64_t>(width),
+                  reduced_value(op, ranks, content.piece, element));
     }
+    const auto all = static_cast<std::size_t>(size) * width;
+    for (std::size_t done = static_cast<std::size_t>(computed) * width; done < all;) {  // doubles what repeats
+      const std::size_t next = std::min(done, all - done);
+      std::memcpy(to + done, to, next);
+      done += next;
+    }
+    to += all;
   }
   return bytes;
 }

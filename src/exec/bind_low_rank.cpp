@@ -1,9 +1,7 @@
 #include "exec/bind_low_rank.hpp"
 
-#include <algorithm>
-#include <functional>
+#include <memory>
 
-#include "base/error.hpp"
 #include "base/mix.hpp"
 #include "graph/factor_sizes.hpp"
 
@@ -17,15 +15,8 @@ struct LowRankGradient {
   std::int64_t ranks = 1;
   std::uint64_t seed = 0;  // the same on all ranks
 
-  // Calls visit(elements as they are, their place behind the left factors).
-  template <class Visit>
-  void for_each_plain(const Visit& visit) const {
-    std::int64_t at = sizes.left;
-    for (const ElementRange& range : sizes.plain) at -= range.size();
-    for (const ElementRange& range : sizes.plain) {
-      visit(range, at);
-      at += range.size();
-    }
+  Matrix matrix_in(const Vector& all, const LowRankMatrix& matrix) const {
+    return Matrix::dense(all.data + matrix.offset, matrix.rows, matrix.columns);
   }
 
   std::uint64_t seed_of(std::size_t matrix, std::int64_t step, LowRankStep number) const {
@@ -34,59 +25,100 @@ struct LowRankGradient {
   }
 };
 
-std::span<float> factor(std::span<float> factors, std::int64_t begin, std::int64_t size) {
-  return factors.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size));
+// A factor has a row for each of its columns.
+Matrix left_of(const LowRankMatrix& matrix, const Vector& factors) {
+  return Matrix::dense(factors.data + matrix.left, matrix.rank, matrix.rows);
+}
+Matrix right_of(const LowRankMatrix& matrix, const Vector& factors) {
+  return Matrix::dense(factors.data + matrix.right, matrix.rank, matrix.columns);
 }
 
-void make_left(const LowRankGradient& of, const Vector& basis, const Vector& left) {
-  const std::span<float> gradient = floats_of(of.gradient), errors = floats_of(of.errors), to = floats_of(left);
+Matrix as_row(const Vector& x) {
+  return Matrix::dense(x.data, 1, x.size);
+}
+
+// Elements that travel as they are.
+struct PlainElements {
+  Vector gradient, errors, sent;
+};
+std::vector<PlainElements> plain_elements(const LowRankGradient& of, const Vector& left) {
+  std::int64_t at = of.sizes.left;
+  for (const ElementRange& range : of.sizes.plain) at -= range.size();
+  std::vector<PlainElements> all;
+  for (const ElementRange& range : of.sizes.plain) {
+    all.push_back({of.gradient.slice(range.begin, range.end), of.errors.slice(range.begin, range.end),
+                   left.slice(at, at + range.size())});
+    at += range.size();
+  }
+  return all;
+}
+
+// In a step that was recorded, calls which the host gives new data are made again; so each is a piece of its own.
+using Pieces = std::vector<BoundOperation>;
+
+Pieces bind_left(const LowRankGradient& of, const Vector& basis, const Vector& left) {
+  Pieces pieces;
   for (const LowRankMatrix& matrix : of.sizes.matrices) {
-    multiply_by_right(matrix, gradient, errors, floats_of(basis), to);
+    pieces.emplace_back([gradient = of.matrix_in(of.gradient, matrix), errors = of.matrix_in(of.errors, matrix),
+                         right = right_of(matrix, basis), to = left_of(matrix, left)](Kernels& kernels, std::int64_t) {
+      kernels.left_factor(gradient, errors, right, to);
+    });
   }
-  of.for_each_plain([&](const ElementRange& range, std::int64_t at) {
-    std::transform(gradient.begin() + range.begin, gradient.begin() + range.end, errors.begin() + range.begin,
-                   to.begin() + at, std::plus<>());
-  });
+  for (const PlainElements& plain : plain_elements(of, left)) {
+    pieces.emplace_back([plain](Kernels& kernels, std::int64_t) {
+      kernels.add(as_row(plain.gradient), as_row(plain.errors), as_row(plain.sent));
+    });
+  }
+  return pieces;
 }
 
-void make_right(const LowRankGradient& of, std::int64_t step, const Vector& sum, const Vector& left,
-                const Vector& right) {
-  const std::span<float> from = floats_of(sum), to = floats_of(left);
-  std::ranges::copy(from, to.begin());
+Pieces bind_right(const LowRankGradient& of, const Vector& sum, const Vector& left, const Vector& right) {
+  Pieces pieces;
+  pieces.emplace_back([sum, left](Kernels& kernels, std::int64_t) { kernels.copy(as_row(sum), as_row(left)); });
   for (std::size_t i = 0; i < of.sizes.matrices.size(); ++i) {
     const LowRankMatrix& matrix = of.sizes.matrices[i];
-    make_orthonormal(factor(to, matrix.left, matrix.rank * matrix.rows), matrix.rank,
-                     of.seed_of(i, step, LowRankStep::right));
-    multiply_by_left(matrix, floats_of(of.gradient), floats_of(of.errors), to, floats_of(right));
+    const Matrix own = left_of(matrix, left);
+    pieces.emplace_back([of, i, own](Kernels& kernels, std::int64_t step) {
+      kernels.make_orthonormal(own, of.seed_of(i, step, LowRankStep::right));
+    });
+    pieces.emplace_back([gradient = of.matrix_in(of.gradient, matrix), errors = of.matrix_in(of.errors, matrix), own,
+                         to = right_of(matrix, right)](Kernels& kernels, std::int64_t) {
+      kernels.right_factor(gradient, errors, own, to);
+    });
   }
+  return pieces;
 }
 
-LowRankSquares make_product(const LowRankGradient& of, std::int64_t step, const Vector& left, const Vector& sum,
-                            const Vector& basis) {
-  const std::span<float> gradient = floats_of(of.gradient), errors = floats_of(of.errors), plain = floats_of(left);
-  const std::span<float> right = floats_of(sum), next = floats_of(basis);
-  std::ranges::copy(right, next.begin());
-  LowRankSquares squares;
+Pieces bind_product(const LowRankGradient& of, const Vector& left, const Vector& sum, const Vector& basis,
+                    CompressionErrors& noted) {
+  Pieces pieces;
+  pieces.emplace_back([sum, basis](Kernels& kernels, std::int64_t) { kernels.copy(as_row(sum), as_row(basis)); });
   for (std::size_t i = 0; i < of.sizes.matrices.size(); ++i) {
     const LowRankMatrix& matrix = of.sizes.matrices[i];
-    const LowRankSquares own = expand(matrix, plain, right, of.ranks, gradient, errors);
-    squares.gradient += own.gradient;
-    squares.error += own.error;
-    make_orthonormal(factor(next, matrix.right, matrix.rank * matrix.columns), matrix.rank,
-                     of.seed_of(i, step, LowRankStep::product));
+    const auto squares = std::make_shared<EncodedSquares>();  // of a step, between the kernel and its end
+    pieces.emplace_back(
+        [gradient = of.matrix_in(of.gradient, matrix), errors = of.matrix_in(of.errors, matrix), ranks = of.ranks,
+         own = left_of(matrix, left), right = right_of(matrix, sum), squares](Kernels& kernels, std::int64_t) {
+          kernels.factor_product(own, right, ranks, gradient, errors, *squares);
+        },
+        [squares, to = &noted](Kernels&, std::int64_t step) { to->add(step, squares->gradient, squares->error); });
+    pieces.emplace_back([of, i, next = right_of(matrix, basis)](Kernels& kernels, std::int64_t step) {
+      kernels.make_orthonormal(next, of.seed_of(i, step, LowRankStep::product));
+    });
   }
-  of.for_each_plain([&](const ElementRange& range, std::int64_t at) {
-    std::copy_n(plain.begin() + at, range.size(), gradient.begin() + range.begin);
-    std::fill_n(errors.begin() + range.begin, range.size(), 0.0F);
-  });
-  return squares;
+  for (const PlainElements& plain : plain_elements(of, left)) {
+    pieces.emplace_back([plain](Kernels& kernels, std::int64_t) {
+      kernels.copy(as_row(plain.sent), as_row(plain.gradient));
+      kernels.fill(plain.errors, 0.0F);
+    });
+  }
+  return pieces;
 }
 
 }  // namespace
 
 BoundOperation bind_low_rank(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
                              CompressionErrors& errors, const Operation& op) {
-  if (view.memory().is_of_device()) fail("'{}': --compress has no kernels for GPUs yet", describe(op));
   const ParameterState& p = parameters.of(op.layer, op.subject);
   const LowRankGradient of{.sizes = factor_sizes(p.tensors, op.key.dims[1]),
                            .gradient = {view.data(p.gradient), p.elements},
@@ -94,27 +126,18 @@ BoundOperation bind_low_rank(const RankView& view, const ParameterStates& parame
                            .ranks = view.group_size(p.group),
                            .seed = parameters.seed_of_basis(p, seed)};
   const auto whole = [&](ValueId value) { return Vector{view.data(value), view.original().value(value).elements()}; };
-  const auto step_of_plan = static_cast<LowRankStep>(op.key.dims[4]);
-  if (step_of_plan == LowRankStep::left) {
-    return [of, basis = whole(p.basis), left = whole(write_of(op, Operand::encoded))](Kernels& kernels, std::int64_t) {
-      kernels.synchronize();
-      make_left(of, basis, left);
-    };
+  switch (static_cast<LowRankStep>(op.key.dims[4])) {
+    case LowRankStep::left:
+      return BoundOperation::join(bind_left(of, whole(p.basis), whole(write_of(op, Operand::encoded))));
+    case LowRankStep::right:
+      return BoundOperation::join(bind_right(of, whole(read_of(op, Operand::encoded)),
+                                             whole(write_of(op, Operand::left_factor)),
+                                             whole(write_of(op, Operand::encoded))));
+    case LowRankStep::product:
+      break;
   }
-  const Vector read = whole(read_of(op, Operand::encoded));
-  if (step_of_plan == LowRankStep::right) {
-    return [of, read, left = whole(write_of(op, Operand::left_factor)), right = whole(write_of(op, Operand::encoded))](
-               Kernels& kernels, std::int64_t step) {
-      kernels.synchronize();
-      make_right(of, step, read, left, right);
-    };
-  }
-  return [of, read, left = whole(read_of(op, Operand::left_factor)), basis = whole(p.basis), noted = &errors](
-             Kernels& kernels, std::int64_t step) {
-    kernels.synchronize();
-    const LowRankSquares squares = make_product(of, step, left, read, basis);
-    noted->add(step, squares.gradient, squares.error);
-  };
+  return BoundOperation::join(bind_product(of, whole(read_of(op, Operand::left_factor)),
+                                           whole(read_of(op, Operand::encoded)), whole(p.basis), errors));
 }
 
 }  // namespace weft

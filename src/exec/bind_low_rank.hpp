@@ -7,8 +7,7 @@
 
 namespace weft {
 
-// `seed` is that of the run; the last step adds to `errors`, which must outlive the result. Throws Error where the rank
-// computes on a device, which has no kernels for it yet.
+// `seed` is that of the run; the last step adds to `errors`, which must outlive the result.
 BoundOperation bind_low_rank(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
                              CompressionErrors& errors, const Operation& operation);
 

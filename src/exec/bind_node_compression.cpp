@@ -1,9 +1,10 @@
 #include "exec/bind_node_compression.hpp"
 
+#include <memory>
+
 #include "base/error.hpp"
 #include "base/mix.hpp"
 #include "exec/bind_compression.hpp"
-#include "kernels/encode_on_host.hpp"
 
 namespace weft {
 namespace {
@@ -26,7 +27,6 @@ bool is_of_node_shards(const RankView& view, const ParameterStates& parameters, 
 
 BoundOperation bind_node_shards(const RankView& view, const ParameterStates& parameters, std::uint64_t seed,
                                 CompressionErrors& errors, const Operation& op) {
-  if (view.memory().is_of_device()) fail("'{}': has no kernels for GPUs yet", describe(op));
   const ParameterState& p = parameters.of(op.layer, op.subject);
   const CompressionFormat format = compression_of(op.key);
   const bool encodes = op.role == Role::grad_encode;
@@ -52,21 +52,25 @@ BoundOperation bind_node_shards(const RankView& view, const ParameterStates& par
                                            (mix_bits(static_cast<std::uint64_t>(view.position_in(p.group))) << 1));
     shards.push_back(shard);
   }
-  if (!encodes) {
-    return [shards, summands = op.key.dims[3]](Kernels& kernels, std::int64_t) {
-      kernels.synchronize();
-      for (const NodeShard& shard : shards) decode_sum_on_host(shard.encoded, summands, shard.values, Into::overwrite);
-    };
-  }
-  return [shards, noted = &errors](Kernels& kernels, std::int64_t step) {
-    kernels.synchronize();
-    for (const NodeShard& shard : shards) {
-      EncodedSquares squares;
-      const EncodingDraw draw{mix_bits(shard.draw + static_cast<std::uint64_t>(step))};
-      encode_on_host(shard.values, shard.errors, draw, shard.encoded, &squares);
-      noted->add(step, squares.gradient, squares.error);
+  std::vector<BoundOperation> pieces;
+  for (const NodeShard& shard : shards) {
+    if (!encodes) {
+      pieces.emplace_back([shard, summands = op.key.dims[3]](Kernels& kernels, std::int64_t) {
+        kernels.decode_sum(shard.encoded, summands, shard.values, Into::overwrite);
+      });
+      continue;
     }
-  };
+    const auto squares = std::make_shared<EncodedSquares>();  // of a step, between the kernel and its end
+    pieces.emplace_back(
+        [shard, squares](Kernels& kernels, std::int64_t step) {
+          const EncodingDraw draw{mix_bits(shard.draw + static_cast<std::uint64_t>(step))};
+          kernels.encode(shard.values, shard.errors, draw, shard.encoded, squares.get());
+        },
+        [squares, noted = &errors](Kernels&, std::int64_t step) {
+          noted->add(step, squares->gradient, squares->error);
+        });
+  }
+  return BoundOperation::join(std::move(pieces));
 }
 
 }  // namespace weft

@@ -29,19 +29,6 @@ struct LevelledCase {
   }
 };
 
-ClusterSpec cluster_in_nodes(std::int64_t ranks, std::int64_t per_node) {
-  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=1Gb/s", ranks / per_node));
-  if (per_node == 1) return spec;
-  spec.name = "nodes";
-  spec.devices_per_node = per_node;
-  LevelSpec inside = spec.levels.front();
-  inside.name = "shm";
-  inside.joins = Domain::node;
-  inside.bandwidth = {10 * inside.bandwidth.bytes_per_second};
-  spec.levels.insert(spec.levels.begin(), inside);
-  return spec;
-}
-
 Transformer model_of_two_heads() {
   Transformer model = test::tiny_gpt();
   model.heads = model.kv_heads = 2;
@@ -60,8 +47,8 @@ TrainResult train_levelled(const LevelledCase& c, const TrainSettings& settings,
   layout.seq = 8;
   layout.compress = c.compress;
   const std::int64_t replicas = c.ranks / (layout.tp * layout.pp * layout.cp);
-  const PlanRequest request =
-      test::request(model_of_two_heads(), cluster_in_nodes(c.ranks, c.per_node), layout, test::kGlobalBatch / replicas);
+  const PlanRequest request = test::request(model_of_two_heads(), test::cluster_in_nodes(c.ranks, c.per_node), layout,
+                                            test::kGlobalBatch / replicas);
   const WholePlan plan = make_whole_plan(request, test::build(request), c.policy);
   const std::optional<Violation> violation = verify_plan(plan);
   EXPECT_FALSE(violation.has_value()) << violation->message;

@@ -76,6 +76,27 @@ Layout encoded_layout(CompressionFormat format, std::int32_t zero,
   return layout;
 }
 
+Layout factored_layout(std::int32_t zero, std::int64_t rank) {
+  Layout layout = encoded_layout(CompressionFormat::power_sgd, zero);
+  layout.compress.rank = rank;
+  return layout;
+}
+
+StreamCase between_nodes(CompressionFormat format, std::int32_t zero, std::int64_t ranks, const char* policy) {
+  StreamCase c{encoded_layout(format, zero), ranks, policy};
+  c.layout.compress.between_nodes = true;
+  c.per_node = 2;
+  return c;
+}
+
+INSTANTIATE_TEST_SUITE_P(Factors, EncodedStepsOf,
+                         ::testing::Values(StreamCase{factored_layout(0, 2), 2, "priority"},
+                                           StreamCase{factored_layout(1, 5), 2, "ddp"},
+                                           StreamCase{factored_layout(0, 1), 4, "serial"}));
+INSTANTIATE_TEST_SUITE_P(BetweenNodes, EncodedStepsOf,
+                         ::testing::Values(between_nodes(CompressionFormat::int8, 0, 4, "ddp"),
+                                           between_nodes(CompressionFormat::int8_stochastic, 1, 4, "priority"),
+                                           between_nodes(CompressionFormat::top_k, 0, 6, "serial")));
 INSTANTIATE_TEST_SUITE_P(Formats, EncodedStepsOf,
                          ::testing::Values(StreamCase{encoded_layout(CompressionFormat::int8, 0), 2, "priority", 0, 2},
                                            StreamCase{encoded_layout(CompressionFormat::int8_stochastic, 1), 2, "ddp"},
@@ -89,6 +110,20 @@ TEST(RecordedSteps, TrainWithMomentumToo) {
   const TrainSettings settings = settings_with(Optimizer::sgd);
   expect_same_losses(train({}, {.seed = 5, .graphs = GraphWish::always, .settings = settings}),
                      train({}, {.on_streams = false, .settings = settings}));
+}
+
+// Curvature and inverses of every step are recorded; where layers take turns, steps go call by call.
+TEST(RecordedSteps, TrainWithKfacToo) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  TrainSettings settings = settings_with(Optimizer::kfac);
+  settings.kfac.damping = 0.1;
+  for (const std::int64_t ranks : {1, 2}) {
+    const StreamCase every{{.kfac_interval = 1}, ranks}, in_turns{{.kfac_interval = 3}, ranks};
+    expect_same_losses(train(every, {.seed = 5, .graphs = GraphWish::always, .settings = settings}),
+                       train(every, {.on_streams = false, .settings = settings}));
+    expect_same_losses(train(in_turns, {.seed = 6, .settings = settings}),
+                       train(in_turns, {.on_streams = false, .settings = settings}));
+  }
 }
 
 // Validation runs call by call between them.

@@ -174,6 +174,19 @@ class DeferredKernels : public Kernels {
   void decode_sum(const EncodedShards& encoded, std::int64_t summands, const Vector& sum, Into into) override {
     later([=, this] { inner_->decode_sum(encoded, summands, sum, into); });
   }
+  void make_orthonormal(const Matrix& factor, std::uint64_t seed) override {
+    later([=, this] { inner_->make_orthonormal(factor, seed); });
+  }
+  void left_factor(const Matrix& gradient, const Matrix& errors, const Matrix& right, const Matrix& left) override {
+    later([=, this] { inner_->left_factor(gradient, errors, right, left); });
+  }
+  void right_factor(const Matrix& gradient, const Matrix& errors, const Matrix& left, const Matrix& right) override {
+    later([=, this] { inner_->right_factor(gradient, errors, left, right); });
+  }
+  void factor_product(const Matrix& left, const Matrix& right, std::int64_t ranks, const Matrix& gradient,
+                      const Matrix& errors, EncodedSquares& squares) override {
+    later([=, this, &squares] { inner_->factor_product(left, right, ranks, gradient, errors, squares); });
+  }
 
  protected:
   virtual void later(std::function<void()> call) { calls_.push_back(std::move(call)); }

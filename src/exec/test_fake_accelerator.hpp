@@ -242,6 +242,19 @@ class FakeAccelerator final : public Accelerator {
       const auto slot = squares != nullptr ? result(*squares) : nullptr;
       later([=, this] { inner_->encode(values, errors, *drawn, encoded, slot.get()); });
     }
+    void invert_curvature(const Matrix& curvature, double keep, double damping, const Matrix& average,
+                          const Matrix& inverse, bool& finite) override {
+      later([=, this, slot = result(finite)] {
+        inner_->invert_curvature(curvature, keep, damping, average, inverse, *slot);
+      });
+    }
+    void make_orthonormal(const Matrix& factor, std::uint64_t seed) override {
+      later([=, this, drawn = host_data(seed)] { inner_->make_orthonormal(factor, *drawn); });
+    }
+    void factor_product(const Matrix& left, const Matrix& right, std::int64_t ranks, const Matrix& gradient,
+                        const Matrix& errors, EncodedSquares& squares) override {
+      later([=, this, slot = result(squares)] { inner_->factor_product(left, right, ranks, gradient, errors, *slot); });
+    }
 
    private:
     static std::vector<std::int64_t> copy_of(Tokens tokens) { return {tokens.begin(), tokens.end()}; }

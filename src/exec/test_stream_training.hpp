@@ -17,6 +17,7 @@ struct StreamCase {
   std::int64_t experts = 0;
   int queues = 1;  // of the streams' plan
   DropoutRates dropout = {};
+  std::int64_t per_node = 1;
 };
 
 inline Transformer model_of(const StreamCase& c) {
@@ -54,7 +55,8 @@ inline StreamResult train(const StreamCase& c, const StreamTraining& how) {
   Layout layout = c.layout;
   layout.micro_batch = 1;
   const std::int64_t replicas = c.ranks / (layout.tp * layout.cp * layout.pp);
-  const PlanRequest request = PlannedLayout::request_of(model_of(c), layout, c.ranks, kGlobalBatch / replicas);
+  PlanRequest request = PlannedLayout::request_of(model_of(c), layout, c.ranks, kGlobalBatch / replicas);
+  if (c.per_node > 1) request.cluster = cluster_in_nodes(c.ranks, c.per_node);
   const SharedGraph graph = build(request);
   Overlap overlap = decide_overlap(request, graph, c.policy);
   if (how.on_streams) overlap.order.queues = c.queues;

@@ -74,4 +74,18 @@ struct TinyRun {
   WholePlan whole;
 };
 
+// Ranks of this machine in nodes, with links inside of them that are ten times as fast.
+inline ClusterSpec cluster_in_nodes(std::int64_t ranks, std::int64_t per_node) {
+  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=1Gb/s", ranks / per_node));
+  if (per_node == 1) return spec;
+  spec.name = "nodes";
+  spec.devices_per_node = per_node;
+  LevelSpec inside = spec.levels.front();
+  inside.name = "shm";
+  inside.joins = Domain::node;
+  inside.bandwidth = {10 * inside.bandwidth.bytes_per_second};
+  spec.levels.insert(spec.levels.begin(), inside);
+  return spec;
+}
+
 }  // namespace weft::test

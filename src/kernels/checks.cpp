@@ -16,7 +16,30 @@ void check_encoded(const EncodedShards& encoded, std::int64_t tensors, const Vec
   WEFT_CHECK(tensors >= 1 && encoded.shards >= 1 && encoded.elements >= 0);
   WEFT_CHECK(is_kernel_type(x.data.type) && x.size <= encoded.shards * encoded.elements);
   const std::int64_t room = encoded_bytes(encoded.format, encoded.elements).value;
-  WEFT_CHECK(tensors * encoded.shards * room <= encoded.bytes.size);
+  const std::int64_t shards_of_last = x.size == 0 ? 0 : (x.size + encoded.elements - 1) / encoded.elements;
+  WEFT_CHECK(((tensors - 1) * encoded.shards + shards_of_last) * room <= encoded.bytes.size);
+}
+
+namespace {
+
+void check_dense_floats(const Matrix& x, std::int64_t rows, std::int64_t columns) {
+  check_shape(x, rows, columns);
+  WEFT_CHECK(x.data.type == ElementType::fp32);
+  WEFT_CHECK(x.rows <= 1 || x.row_stride == x.columns * size_of(x.data.type));
+}
+
+}  // namespace
+
+void check_factor(const Matrix& factor, std::int64_t elements, std::int64_t rank) {
+  check_dense_floats(factor, rank, elements);
+  WEFT_CHECK(rank >= 1 && elements >= rank);
+}
+
+void check_factors(const Matrix& gradient, const Matrix& errors, const Matrix& left, const Matrix& right) {
+  check_dense_floats(gradient, gradient.rows, gradient.columns);
+  check_dense_floats(errors, gradient.rows, gradient.columns);
+  check_factor(left, gradient.rows, left.rows);
+  check_factor(right, gradient.columns, left.rows);
 }
 
 void check_tokens(Tokens tokens, std::int64_t limit) {

@@ -31,8 +31,12 @@ inline void check_optional(const Vector& x, std::int64_t size) {
   if (!x.empty()) check_size(x, size);
 }
 
-// `encoded` has room for so many tensors like x.
+// `encoded` has room for so many tensors like x; of the last one, for the shards that x has.
 void check_encoded(const EncodedShards& encoded, std::int64_t tensors, const Vector& x);
+// Of fp32 and without gaps between its rows, of which there are no more than columns.
+void check_factor(const Matrix& factor, std::int64_t elements, std::int64_t rank);
+// All of them are of fp32, without gaps between their rows.
+void check_factors(const Matrix& gradient, const Matrix& errors, const Matrix& left, const Matrix& right);
 void check_tokens(Tokens tokens, std::int64_t limit);
 // Does not check the upper end, because a part of the vocabulary does not know the size of the whole.
 void check_tokens_of_parts(Tokens tokens, std::int64_t first);

@@ -16,10 +16,15 @@ class KernelBackend : public Kernels {
   // buffer.
   virtual bool routing_fits(const Matrix& routing, std::int64_t slots) = 0;
   // Returns whether it has kernels for these. Where it has none, its memory is this processor's, and
-  // kernels/encode_on_host.hpp does it.
+  // kernels/encode_on_host.hpp and compress/low_rank.hpp do it.
   virtual bool encodes() const { return false; }
   void encode(const Vector&, const Vector&, const EncodingDraw&, const EncodedShards&, EncodedSquares*) override {}
   void decode_sum(const EncodedShards&, std::int64_t, const Vector&, Into) override {}
+  void make_orthonormal(const Matrix&, std::uint64_t) override {}
+  void left_factor(const Matrix&, const Matrix&, const Matrix&, const Matrix&) override {}
+  void right_factor(const Matrix&, const Matrix&, const Matrix&, const Matrix&) override {}
+  void factor_product(const Matrix&, const Matrix&, std::int64_t, const Matrix&, const Matrix&,
+                      EncodedSquares&) override {}
 };
 
 struct KernelFactory {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "compress/low_rank.hpp"
 #include "kernels/accelerator_module.hpp"
 #include "kernels/checks.hpp"
 #include "kernels/encode_on_host.hpp"
@@ -9,6 +10,15 @@
 
 namespace weft {
 namespace {
+
+// Of a matrix without gaps.
+std::span<float> all_floats(const Matrix& x) {
+  return floats_of({x.data, x.rows * x.columns});
+}
+
+LowRankMatrix low_rank_matrix(const Matrix& x, std::int64_t rank) {
+  return {.offset = 0, .rows = x.rows, .columns = x.columns, .rank = rank, .left = 0, .right = 0};
+}
 
 // Checks the caller's promises, whatever backend computes.
 class CheckedKernels final : public Kernels {
@@ -267,6 +277,37 @@ class CheckedKernels final : public Kernels {
     if (backend_->encodes()) return backend().decode_sum(encoded, summands, sum, into);
     backend().synchronize();
     decode_sum_on_host(encoded, summands, sum, into);
+  }
+
+  void make_orthonormal(const Matrix& factor, std::uint64_t seed) override {
+    check_factor(factor, factor.columns, factor.rows);
+    if (backend_->encodes()) return backend().make_orthonormal(factor, seed);
+    backend().synchronize();
+    weft::make_orthonormal(all_floats(factor), factor.rows, seed);
+  }
+  void left_factor(const Matrix& gradient, const Matrix& errors, const Matrix& right, const Matrix& left) override {
+    check_factors(gradient, errors, left, right);
+    if (backend_->encodes()) return backend().left_factor(gradient, errors, right, left);
+    backend().synchronize();
+    multiply_by_right(low_rank_matrix(gradient, right.rows), all_floats(gradient), all_floats(errors),
+                      all_floats(right), all_floats(left));
+  }
+  void right_factor(const Matrix& gradient, const Matrix& errors, const Matrix& left, const Matrix& right) override {
+    check_factors(gradient, errors, left, right);
+    if (backend_->encodes()) return backend().right_factor(gradient, errors, left, right);
+    backend().synchronize();
+    multiply_by_left(low_rank_matrix(gradient, left.rows), all_floats(gradient), all_floats(errors), all_floats(left),
+                     all_floats(right));
+  }
+  void factor_product(const Matrix& left, const Matrix& right, std::int64_t ranks, const Matrix& gradient,
+                      const Matrix& errors, EncodedSquares& squares) override {
+    check_factors(gradient, errors, left, right);
+    WEFT_CHECK(ranks >= 1);
+    if (backend_->encodes()) return backend().factor_product(left, right, ranks, gradient, errors, squares);
+    backend().synchronize();
+    const LowRankSquares found = expand(low_rank_matrix(gradient, left.rows), all_floats(left), all_floats(right),
+                                        ranks, all_floats(gradient), all_floats(errors));
+    squares = {found.gradient, found.error};
   }
 
   void gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load,

@@ -164,6 +164,19 @@ class Kernels {
   // sum = the sum of `summands` encoded tensors of its size, in their order.
   virtual void decode_sum(const EncodedShards& encoded, std::int64_t summands, const Vector& sum,
                           Into into = Into::overwrite) = 0;
+
+  // PowerSGD (compress/low_rank.hpp), of one matrix of gradients and the errors of earlier steps, both of fp32. A
+  // factor is a matrix with a row for each of its columns. Makes the columns of a factor orthonormal. Ranks with the
+  // same factor and seed get the same numbers.
+  virtual void make_orthonormal(const Matrix& factor, std::uint64_t seed) = 0;
+  // left = (gradient + errors) right
+  virtual void left_factor(const Matrix& gradient, const Matrix& errors, const Matrix& right, const Matrix& left) = 0;
+  // right = transposed(gradient + errors) left
+  virtual void right_factor(const Matrix& gradient, const Matrix& errors, const Matrix& left, const Matrix& right) = 0;
+  // gradient = left transposed(right), and errors what that takes away of this rank's share of it, one of `ranks`.
+  // `squares` are for the host: of the gradient as it was, and of the new errors.
+  virtual void factor_product(const Matrix& left, const Matrix& right, std::int64_t ranks, const Matrix& gradient,
+                              const Matrix& errors, EncodedSquares& squares) = 0;
 };
 
 bool kernels_available();

@@ -72,6 +72,8 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kModel + "--processes 2 --native auto", {"--native auto", "under mpirun and on GPUs only"});
   expect_refused(kTiny + "--framework nanotron", {"--framework nanotron", "Weft's own"});
   expect_refused(kTiny + "--graphs on", {"--graphs: is of --device cuda"});
+  expect_refused(kModel + "--device cuda --optimizer kfac --kfac-interval 3 --graphs on",
+                 {"--graphs on", "--kfac-interval 3", "auto or off"});
 }
 
 TEST(RunCommand, RefusesDataThatNobodyCanTrainOn) {

@@ -132,8 +132,14 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
 void read_graphs(const Flags& flags, RunOptions& options) {
   const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
   if (flags.given("graphs") && !on_gpus) fail("--graphs: is of --device cuda");
-  if (on_gpus && flags.text("optimizer") == "kfac") fail("{}", kNoCurvature);
   options.graphs = static_cast<GraphWish>(flags.one_of("graphs", {"auto", "on", "off"}).value_or(0));
+  // A recorded step does what it did when it was recorded, and curvature has its turn in some steps only.
+  const std::int64_t interval = options.inputs.layout.kfac_interval;
+  if (!on_gpus || interval <= 1) return;
+  if (options.graphs == GraphWish::always) {
+    fail("--graphs on: with --kfac-interval {} steps do different work; must be auto or off", interval);
+  }
+  options.graphs = GraphWish::never;
 }
 
 // Whether the user says what the links between GPUs are; otherwise they are measured.

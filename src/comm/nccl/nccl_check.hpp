@@ -17,7 +17,9 @@ inline bool is_fine(ncclResult_t result) {
 // What NCCL itself says of the last thing that went wrong in this process, where it says anything.
 inline std::string in_words(ncclResult_t result, ncclComm_t comm) {
   const std::string_view details = comm != nullptr ? ncclGetLastError(comm) : "";
-  return fmt::format("{}{}{}", ncclGetErrorString(result), details.empty() ? "" : ": ", details);
+  const bool shares_gpu = details.find("Duplicate GPU") != std::string_view::npos;
+  return fmt::format("{}{}{}{}", ncclGetErrorString(result), details.empty() ? "" : ": ", details,
+                     shares_gpu ? "; tools/gpu_ranks.sh starts several ranks on one GPU, with MPS" : "");
 }
 
 inline void nccl_check(ncclResult_t result, std::string_view call, std::string_view who = "",

@@ -73,42 +73,47 @@ class TestBuffer {
                            [](std::int64_t sum, const Segment& s) { return sum + s.bytes; });
   }
 
+  // From byte `begin` of the segments on.
   void store(const std::vector<std::byte>& bytes, std::int64_t begin = 0) {
-    std::size_t from = 0;
-    for_each([&](std::byte& byte, std::int64_t at) {
-      if (at >= begin && from < bytes.size()) byte = bytes[from++];
-    });
+    const std::byte* from = bytes.data();
+    std::int64_t left = std::ssize(bytes);
+    for (const Segment& s : segments_) {
+      const std::int64_t skipped = std::min(begin, s.bytes), count = std::min(left, s.bytes - skipped);
+      std::copy_n(from, count, image_.begin() + (s.data - base_) + skipped);
+      begin -= skipped;
+      from += count;
+      left -= count;
+    }
     memory_.write(base_, image_);
   }
 
   std::vector<std::byte> load() {
     std::vector<std::byte> bytes;
     image_ = memory_.read(base_, image_.size());
-    for_each([&](std::byte& byte, std::int64_t) { bytes.push_back(byte); });
+    for (const Segment& s : segments_) {
+      const auto first = image_.begin() + (s.data - base_);
+      bytes.insert(bytes.end(), first, first + s.bytes);
+    }
     return bytes;
   }
 
   // Of what was loaded: whether nothing was written beside the segments.
   bool guards_are_whole() const {
-    std::vector<bool> inside(image_.size(), false);
-    for (const Segment& s : segments_) std::fill_n(inside.begin() + (s.data - base_), s.bytes, true);
-    for (std::size_t i = 0; i < image_.size(); ++i) {
-      if (!inside[i] && image_[i] != kGuardByte) return false;
+    std::vector<Segment> in_order = segments_;
+    std::ranges::sort(in_order, {}, &Segment::data);
+    auto from = image_.begin();
+    const auto is_guard = [](std::byte byte) { return byte == kGuardByte; };
+    for (const Segment& s : in_order) {
+      const auto first = image_.begin() + (s.data - base_);
+      if (from < first && !std::all_of(from, first, is_guard)) return false;
+      from = std::max(from, first + s.bytes);
     }
-    return true;
+    return std::all_of(from, image_.end(), is_guard);
   }
 
   static constexpr std::int64_t kGuard = 16;
 
  private:
-  template <class Body>
-  void for_each(const Body& body) {
-    std::int64_t at = 0;
-    for (const Segment& s : segments_) {
-      for (std::int64_t i = 0; i < s.bytes; ++i) body(image_[(s.data - base_) + i], at++);
-    }
-  }
-
   static constexpr std::byte kGuardByte{0xa5};
   TestMemory& memory_;
   std::vector<std::byte> image_;

@@ -108,8 +108,12 @@ class CudaAccelerator final : public Accelerator {
 
   void* native(StreamId stream) override { return context_.stream(stream).get(); }
   std::string in_words() const override {
-    if (context_.partition() == nullptr) return fmt::format("{}, {} SMs", context_.name(), context_.processors());
-    return fmt::format("{}, {} of {} SMs", context_.name(), context_.processors(), context_.all_processors());
+    const std::string attention = has_fast_attention() ? "" : ", attention not fused: libtorch has no CUDA";
+    if (context_.partition() == nullptr) {
+      return fmt::format("{}, {} SMs{}", context_.name(), context_.processors(), attention);
+    }
+    return fmt::format("{}, {} of {} SMs{}", context_.name(), context_.processors(), context_.all_processors(),
+                       attention);
   }
 
  private:
@@ -130,6 +134,7 @@ Accelerator* make_accelerator(const AcceleratorOptions& options, CheckKernels* c
   if (status == cudaErrorInsufficientDriver)
     fail("the GPU's driver is too old for CUDA {}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   if (status != cudaSuccess) fail("no GPU can be used: {}", cudaGetErrorString(status));
+  if (count == 0) fail("no GPU can be used: the driver finds none; CUDA_VISIBLE_DEVICES may hide them");
   if (options.number < 0 || options.number >= count)
     fail("GPU {} is not in 0..{}, those of this machine", options.number, count - 1);
   return new CudaAccelerator(options, checked);

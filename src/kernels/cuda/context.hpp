@@ -49,6 +49,8 @@ enum class Scratch : std::uint8_t {
   softmax,
   gradients,
   d_scores,
+  elimination,
+  half_product,
   workspace,  // of cuBLASLt
   count
 };

@@ -25,7 +25,7 @@ constexpr EncodingCase kCases[] = {{1, 1},     {5, 2},
                                    {256, 1},   {1000, 3},
                                    {8969, 2},  {8969, 2, Special::zeros_and_nan},
                                    {4096, 1},  {5001, 4, Special::equal_magnitudes},
-                                   {65536, 4}, {1 << 20, 8}};
+                                   {65536, 4}, {1 << 18, 8}};
 
 std::vector<float> numbers_of(const EncodingCase& c, std::uint64_t seed) {
   std::mt19937_64 generator(seed);

@@ -88,12 +88,22 @@ class CudaKernels final : public KernelBackend {
             const UpdatedParameter& parameter, bool& finite) override;
   void sgd(const SgdSettings& settings, std::int64_t step, const GradientClip& clip, const UpdatedParameter& parameter,
            bool& finite) override;
+  void curvature(const Matrix& x, double scale, const Matrix& sum, Into into) override;
+  void invert_curvature(const Matrix& curvature, double keep, double damping, const Matrix& average,
+                        const Matrix& inverse, bool& finite) override;
+  void precondition(const LinearGradient& gradient, const Matrix& inputs, const Matrix& outputs,
+                    const LinearGradient& direction) override;
   void square_sum(std::span<const Vector> parts, const Vector& sum) override;
   void all_finite(const Vector& x, bool& finite) override;
   bool encodes() const override { return true; }
   void encode(const Vector& values, const Vector& errors, const EncodingDraw& draw, const EncodedShards& encoded,
               EncodedSquares* squares) override;
   void decode_sum(const EncodedShards& encoded, std::int64_t summands, const Vector& sum, Into into) override;
+  void make_orthonormal(const Matrix& factor, std::uint64_t seed) override;
+  void left_factor(const Matrix& gradient, const Matrix& errors, const Matrix& right, const Matrix& left) override;
+  void right_factor(const Matrix& gradient, const Matrix& errors, const Matrix& left, const Matrix& right) override;
+  void factor_product(const Matrix& left, const Matrix& right, std::int64_t ranks, const Matrix& gradient,
+                      const Matrix& errors, EncodedSquares& squares) override;
 
  private:
   Context& context_;

@@ -176,4 +176,8 @@ std::unique_ptr<FastAttention> make_fast_attention(int device) {
   return std::make_unique<AtenAttention>(device);
 }
 
+bool has_fast_attention() {
+  return true;
+}
+
 }  // namespace weft::cuda

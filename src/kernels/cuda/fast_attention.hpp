@@ -31,5 +31,6 @@ class FastAttention {
 };
 // nullptr where libtorch has no CUDA.
 std::unique_ptr<FastAttention> make_fast_attention(int device);
+bool has_fast_attention();
 
 }  // namespace weft::cuda

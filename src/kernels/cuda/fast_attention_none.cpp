@@ -7,4 +7,8 @@ std::unique_ptr<FastAttention> make_fast_attention(int /*device*/) {
   return nullptr;
 }
 
+bool has_fast_attention() {
+  return false;
+}
+
 }  // namespace weft::cuda
