@@ -22,7 +22,7 @@ from weft.torch.plan import (Parameter, Part, Profile, make_plan, plan_aside, pl
                              require_whole_parameters, transfers_of)
 from weft.torch.shard_plan import make_sharded_plan  # noqa: E402
 from weft.torch.shards import even_borders, whole_borders  # noqa: E402
-from weft.torch.timeline import predicted_steps, timeline_json  # noqa: E402
+from weft.torch.timeline import StepRecord, predicted_steps, timeline_json  # noqa: E402
 
 MIB = 1 << 20
 
@@ -197,6 +197,19 @@ class Sharded(unittest.TestCase):
                 borders = even_borders(elements, ranks)
                 self.assertEqual((borders[0], borders[-1]), (0, elements))
                 self.assertTrue(all(0 <= b - a <= -(-elements // ranks) for a, b in zip(borders, borders[1:])))
+
+
+class Recording(unittest.TestCase):
+    def test_transfers_of_one_lane_begin_when_the_one_before_has_ended(self):
+        # Moments are half seconds here. Three transfers are started at 1, 2 and 3; the first takes until 4 and the second until 5. On two
+        # lanes the third waits for the first alone, on one lane each waits for the one before.
+        record = StepRecord(0, gates=[("head", 1, 6, [(1, 2), (3, 5)])], readies=[("weight", 8)], transfers=[(1, 4), (2, 5), (3, 7)])
+        on_two, on_one = (record.in_seconds(lambda moment: moment / 2, lanes) for lanes in (2, 1))
+        self.assertEqual(on_two.transfers, [(0.5, 2.0), (1.0, 2.5), (2.0, 3.5)])
+        self.assertEqual(on_one.transfers, [(0.5, 2.0), (2.0, 2.5), (2.5, 3.5)])
+        # The stream waited from 1 to 2 and from 3 to 5.
+        self.assertEqual(on_two.gates, [("head", 0.5, 3.0, 1.5)])
+        self.assertEqual(on_two.readies, [("weight", 4.0)])
 
 
 if __name__ == "__main__":

@@ -30,12 +30,28 @@ WATCHED_STEPS = 8  # in one of so many steps the time in Weft's own code is meas
 _LOG = logging.getLogger("weft")
 
 
+class _ToldToOthers:
+    """What goes wrong on this rank within ends the job on all of them, with its words. Made once: a generator in its place would cost as
+    much as the rest of a hook."""
+
+    def __init__(self, wire):
+        self._wire = wire
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind, error, trace) -> None:
+        if isinstance(error, Exception):
+            self._wire.fail(f"{type(error).__name__}: {error}")
+
+
 class Session:
     """One model and its optimizer. Reached as `optimizer.weft`."""
 
     def __init__(self, model, optimizer, wire, device, plan: Optional[Plan], across_steps: bool, shard: str = ""):
         self.model, self.optimizer, self.wire = model, optimizer, wire
         self._across_steps = across_steps
+        self._told_to_others = _ToldToOthers(wire)
         self._update = DeferredUpdate(optimizer)
         self._slots = [Slot(index, name, parameter) for index, (name, parameter) in enumerate(
             (name, parameter) for name, parameter in model.named_parameters()
@@ -101,7 +117,7 @@ class Session:
 
     def synchronize(self) -> None:
         """Returns when every parameter is updated. Call it before you read weights by hand."""
-        with self._told_to_others():
+        with self._told_to_others:
             self._engine.settle_all()
 
     def close(self) -> None:
@@ -151,18 +167,6 @@ class Session:
         self.wire.leave()
 
     @contextlib.contextmanager
-    def _told_to_others(self):
-        """What goes wrong on this rank ends the job on all of them, with its words."""
-        try:
-            yield
-        except Exception as error:
-            self._tell_others(error)
-            raise
-
-    def _tell_others(self, error: Exception) -> None:
-        self.wire.fail(f"{type(error).__name__}: {error}")
-
-    @contextlib.contextmanager
     def no_sync(self):
         """Gradients of backward passes within only add up, as with DDP; they travel in the first pass after it."""
         before, self._syncs = self._syncs, False
@@ -206,11 +210,8 @@ class Session:
         self._quiet = not (self.measuring or record is not None or engine.pending_left)
 
     def _settle(self, slots: List[Slot]) -> None:
-        try:  # not `with _told_to_others()`, which costs as much as the rest
+        with self._told_to_others:
             self._engine.settle(slots)
-        except Exception as error:
-            self._tell_others(error)
-            raise
 
     def _begin_step(self) -> None:
         """At the first forward of any module after a step."""
@@ -219,7 +220,7 @@ class Session:
         if self._last_begin is not None and not self.measuring:
             self._step_seconds.append(now - self._last_begin)
         self._last_begin = now
-        with self._told_to_others():
+        with self._told_to_others:
             if not (self.plan and self.plan.aside and self._steps % CHECKED_STEPS):
                 self._watch.require_unchanged()
             self._engine.settle(self._gates.get(None, []))
@@ -271,14 +272,11 @@ class Session:
             record = self._recorder.now
             if record is not None:
                 record.readies.append((slot.name, self.wire.now()))
-            try:
+            with self._told_to_others:
                 if not self._by_transfer:
                     engine.send(slot)
                 elif not self._adds_up:  # else gradients may be there that are not whole: they leave when backward ends
                     engine.send_what_is_there(slot)
-            except Exception as error:
-                self._tell_others(error)
-                raise
         if self._sharding:
             self._sharding.free_after_gradient(slot)
 
@@ -287,10 +285,10 @@ class Session:
         self._passes += 1
         if not self.measuring and self.plan.across_steps:
             if self._by_transfer and self._passes == self.plan.passes:
-                with self._told_to_others():
+                with self._told_to_others:
                     self._engine.send_what_is_there()
             return
-        with self._told_to_others():
+        with self._told_to_others:
             if self.measuring:
                 self._clock.mark_again(BACKWARD_END)
                 self._wire_seconds = self._clock.take_out(self._engine.receive_all)
@@ -309,7 +307,7 @@ class Session:
         if self._recorder.now is not None:
             self._recorder.now.asked_to_update = self.wire.now()
         begin, replans = self._own_clock(), False
-        with self._told_to_others():
+        with self._told_to_others:
             if not self.measuring and self.plan.across_steps:
                 self._engine.defer_updates()
                 replans = self._engine.new_plan_wanted  # as all ranks know since the transfers of the step before have landed
@@ -334,11 +332,11 @@ class Session:
             if self._inputs is not None:
                 self._measured_inputs.add(self._inputs)
             if self._measured_steps > WARM_STEPS:
-                with self._told_to_others():
+                with self._told_to_others:
                     self._apply_plan()
             self._clock.restart()
         elif replans:
-            with self._told_to_others():
+            with self._told_to_others:
                 self._measure_again()
         self._begun, self._quiet, self._passes, self._inputs, self._adds_up = False, False, 0, None, False
         self._watched = self._engine.watches = self._steps % WATCHED_STEPS == 0
