@@ -24,7 +24,7 @@ struct LinearGradient {
   Matrix weight;
   Vector bias;  // empty: the layer has none
 };
-inline constexpr const char* kNoCurvature = "--optimizer kfac: there are kernels for processors only";
+inline constexpr const char* kNoCurvature = "--optimizer kfac: these kernels have none for curvature";
 
 class Kernels {
  public:
