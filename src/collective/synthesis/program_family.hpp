@@ -30,10 +30,16 @@ struct FamilyMember {
 //  also
 //    so that a chunk enters each once, through any device or through 1, 2 or 4 gateways; an all_reduce also with sums
 //    at a single root, and at one root per node;
+//  - sketches: TACCL's synthesis on the links as they are, and between nodes over one sender (sketch_program.hpp);
 //  - all_to_all: ways that share the links evenly, one chunk after the other (exchanges) or as a flow
 //  (exchange_flow.hpp),
 //    1 to 4 chunks of every pair.
 std::vector<FamilyMember> program_family(const Topology& topology, const FamilyRequest& request);
+
+// Trees through switches that reduce and multicast, with few pieces and many, in 1 to 16 parts: their ranks behind the
+// members are switches (switch_ranks.hpp). Empty where no switch can take part, or none makes it as fast as without. A
+// switch passes a message on when all of it is there; real ones do so at once, so small buffers may be faster.
+std::vector<FamilyMember> switch_family(const Topology& topology, const FamilyRequest& request);
 
 inline constexpr std::int64_t kMaxFamilyRanks = 64;
 
