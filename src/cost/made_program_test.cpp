@@ -102,9 +102,6 @@ TEST(SwitchTime, GroupsAtOneSwitchWorkSideBySide) {
   const Nanos alone = switch_program_time(program, lowered, cluster, halves[0], {});
   EXPECT_EQ(alone, best->time);
   EXPECT_EQ(switch_program_time_beside(program, lowered, cluster, halves, {}), alone);
-  // Two programs of one group share its links.
-  EXPECT_GE(switch_program_time_beside(program, lowered, cluster, {halves[0], halves[0]}, {}).value,
-            alone.value * 18 / 10);
   EXPECT_NE(switch_fault(program, on("dgx-a100:1", "local:8"), halves[0]), "");
   EXPECT_NE(switch_fault(program, Cluster(parse_cluster("local:8")), halves[0]), "");
 }
