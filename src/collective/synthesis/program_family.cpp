@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -13,7 +12,6 @@
 #include "collective/algorithm/holdings.hpp"
 #include "collective/synthesis/exchange_flow.hpp"
 #include "collective/synthesis/list_schedule.hpp"
-#include "collective/synthesis/sketch_program.hpp"
 #include "collective/synthesis/switch_ranks.hpp"
 #include "collective/synthesis/synthesized_program.hpp"
 
@@ -24,8 +22,6 @@ namespace {
 constexpr double kLeastMessage = 512;
 // Lists with more messages take longer to find than they are worth.
 constexpr std::int64_t kMaxListMessages = 40'000;
-// The same for sketches of more ranks.
-constexpr std::int64_t kMaxSketchRanks = 16;
 
 struct Sources {
   std::string name;
@@ -153,19 +149,6 @@ void add_forests(const Topology& topology, const FamilyRequest& request, std::ve
   }
 }
 
-// Routed without a solver, so that the family is the same on every machine.
-void add_sketches(const Topology& topology, const FamilyRequest& request, std::vector<FamilyMember>& family) {
-  const auto ranks = static_cast<std::int64_t>(topology.devices().size());
-  for (const Sketch& sketch : plain_sketches(topology)) {
-    const double chunk = request.bytes / static_cast<double>(ranks * sketch.chunks);
-    if (sketch.chunks > 1 && chunk < kLeastMessage) continue;
-    try {
-      std::ranges::move(sketch_family(topology, request, sketch, 0), std::back_inserter(family));
-    } catch (const Error&) {  // the sketch leaves ranks apart; other members remain
-    }
-  }
-}
-
 // Chunk (s N + d) `chunks` + k travels as the messages say.
 Program exchange_program(std::int64_t ranks, std::int64_t chunks, const std::vector<ScheduledMessage>& messages) {
   ProgramBuilder builder("exchange", {Collective::all_to_all, ranks, 0, ranks * chunks}, /*in_place=*/false);
@@ -238,7 +221,6 @@ std::vector<FamilyMember> program_family(const Topology& topology, const FamilyR
     family.push_back({sources.name, list_program(topology, request, sources)});
   }
   add_forests(topology, request, family);
-  if (ranks <= kMaxSketchRanks) add_sketches(topology, request, family);
   return family;
 }
 

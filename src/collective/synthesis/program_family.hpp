@@ -30,7 +30,6 @@ struct FamilyMember {
 //  also
 //    so that a chunk enters each once, through any device or through 1, 2 or 4 gateways; an all_reduce also with sums
 //    at a single root, and at one root per node;
-//  - sketches: TACCL's synthesis on the links as they are, and between nodes over one sender (sketch_program.hpp);
 //  - all_to_all: ways that share the links evenly, one chunk after the other (exchanges) or as a flow
 //  (exchange_flow.hpp),
 //    1 to 4 chunks of every pair.

@@ -100,7 +100,8 @@ LogicalTopology logical_topology(const Topology& topology, const Sketch& sketch)
       if (from == to || !may_send(sketch, result, from, to)) continue;
       const Way way = topology_way(topology, Rank{from}, Rank{to});
       if (passes_a_device(topology, way, Rank{to})) continue;
-      LogicalEdge edge{from, to, seconds(way.latency), {}};
+      const double latency = seconds(way.latency);
+      LogicalEdge edge{from, to, latency, sketch.blocking_latency ? latency : 0, {}};
       for (std::size_t i = 0; i < way.links.size(); ++i) {
         edge.links.emplace_back(way.links[i], way.shares[i] / topology.links[way.links[i]].bandwidth.bytes_per_second);
       }

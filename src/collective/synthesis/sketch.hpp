@@ -33,13 +33,17 @@ struct Sketch {
   // By place of a sender, whose chunks it sends to other nodes (their places). Empty: anybody's.
   std::map<std::int64_t, std::vector<std::int64_t>> sends_for = {};
   std::vector<RankRotation> rotations = {};  // chunks take the turned way of their like
-  std::int64_t chunks = 1;                   // of a rank (of a pair of ranks: TACCL's all-to-all)
+  std::int64_t chunks = 1;                   // of a rank
+  // Whether the latency of a message keeps its links busy, as TACCL counts it, or messages follow each other at once,
+  // as in our simulation.
+  bool blocking_latency = true;
   friend bool operator==(const Sketch&, const Sketch&) = default;
 };
 
 struct LogicalEdge {
   std::int32_t from = 0, to = 0;  // ranks
-  double latency = 0;             // seconds, once for every message; the links are busy for so long, as in TACCL
+  double latency = 0;             // seconds, once for every message
+  double busy_latency = 0;        // the part of it for which links are busy: all or nothing (Sketch::blocking_latency)
   // The links of a message, and for how long a byte keeps each busy. Edges that share a link (the ports of a switch, a
   // NIC) are TACCL's hyperedges.
   std::vector<std::pair<std::int32_t, double>> links;

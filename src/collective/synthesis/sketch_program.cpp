@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/error.hpp"
 #include "cluster/topology_cuts.hpp"
@@ -68,14 +67,13 @@ std::vector<FamilyMember> sketch_family(const Topology& topology, const FamilyRe
   const bool by_solver = (!gathers || down.by_solver) && (!reduces || up.by_solver);
   std::vector<FamilyMember> family;
   for (std::size_t way = 0; way < 2 * std::size(kOrders); ++way) {
-    const bool is_joined = way % 2 == 1;
-    const auto same_as_apart = [&](const GatherPlan& plan) {
-      return plan.ways.empty() || plan.ways[way].messages == plan.ways[way - 1].messages;
-    };
-    if (is_joined && same_as_apart(down) && same_as_apart(up)) continue;
+    // Sums stay apart: a message that completes one of its chunks must complete all (collective/lowered.hpp).
+    const std::size_t apart = way - way % 2;
+    const bool is_joined = way != apart;
+    if (is_joined && (!gathers || down.ways[way].messages == down.ways[apart].messages)) continue;
     ProgramBuilder builder("sketch", {request.kind, ranks, 0, chunks}, request.in_place);
     Holdings holdings(builder);
-    if (reduces) reduce_along(holdings, up, way);
+    if (reduces) reduce_along(holdings, up, apart);
     if (gathers) copy_along(holdings, down, way);
     holdings.settle();
     family.push_back(
@@ -85,22 +83,6 @@ std::vector<FamilyMember> sketch_family(const Topology& topology, const FamilyRe
          std::move(builder).finish()});
   }
   return family;
-}
-
-std::vector<Sketch> plain_sketches(const Topology& topology) {
-  std::set<std::int64_t> nodes;
-  for (const std::int32_t device : topology.devices()) nodes.insert(topology.vertices[device].node);
-  std::vector<Sketch> sketches;
-  for (const std::int64_t chunks : {1, 2}) {
-    const std::string name = fmt::format("sketch of {} chunk{} a rank", chunks, chunks == 1 ? "" : "s");
-    sketches.push_back({.name = name, .nodes = std::ssize(nodes), .chunks = chunks});
-    if (nodes.size() < 2 || std::ssize(nodes) == std::ssize(topology.devices())) continue;
-    sketches.push_back({.name = name + " over one sender of a node",
-                        .nodes = std::ssize(nodes),
-                        .crossings = {{0, {1}}},
-                        .chunks = chunks});
-  }
-  return sketches;
 }
 
 }  // namespace weft

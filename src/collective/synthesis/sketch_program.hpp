@@ -14,8 +14,4 @@ namespace weft {
 std::vector<FamilyMember> sketch_family(const Topology& topology, const FamilyRequest& request, const Sketch& sketch,
                                         double solver_seconds);
 
-// The sketches that need nobody to write them: links as they are, with 1 and 2 chunks of a rank; between nodes also
-// over one sender and one receiver of each.
-std::vector<Sketch> plain_sketches(const Topology& topology);
-
 }  // namespace weft

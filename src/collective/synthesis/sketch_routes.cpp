@@ -85,7 +85,7 @@ class Loads {
 
   void add(std::int32_t edge, int times) {
     const LogicalEdge& own = logical_.edges[edge];
-    for (const auto& [link, per_byte] : own.links) seconds_[link] += times * (own.latency + per_byte * bytes_);
+    for (const auto& [link, per_byte] : own.links) seconds_[link] += times * (own.busy_latency + per_byte * bytes_);
     used_[edge] += times;
   }
   // The busiest link of an edge once the edge carries one chunk more.
@@ -93,7 +93,7 @@ class Loads {
     double most = 0;
     const LogicalEdge& own = logical_.edges[edge];
     for (const auto& [link, per_byte] : own.links) {
-      most = std::max(most, seconds_[link] + own.latency + per_byte * bytes_);
+      most = std::max(most, seconds_[link] + own.busy_latency + per_byte * bytes_);
     }
     return most;
   }
@@ -264,7 +264,7 @@ class RoutingProgram {
           if (column < 0) continue;
           const LogicalEdge& edge = logical_.edges[e];
           for (const auto& [link, per_byte] : edge.links) {
-            loads[link][column] += (edge.latency + per_byte * bytes_) * 1e6;
+            loads[link][column] += (edge.busy_latency + per_byte * bytes_) * 1e6;
           }
         }
       }
@@ -345,7 +345,7 @@ double relaxed_seconds(const LogicalTopology& logical, const std::vector<RoutedC
       const LogicalEdge& edge = logical.edges[e];
       arrival[edge.to] = arrival.at(edge.from) + edge.alone(chunk_bytes);
       last = std::max(last, arrival[edge.to]);
-      for (const auto& [link, per_byte] : edge.links) loads[link] += edge.latency + per_byte * chunk_bytes;
+      for (const auto& [link, per_byte] : edge.links) loads[link] += edge.busy_latency + per_byte * chunk_bytes;
     }
   }
   return std::max(last, loads.empty() ? 0 : *std::ranges::max_element(loads));

@@ -23,7 +23,7 @@ class FreeLinks {
   void take(std::int32_t edge, double start, std::size_t chunks) {
     const double bytes = bytes_ * static_cast<double>(chunks);
     const LogicalEdge& own = logical_.edges[edge];
-    for (const auto& [link, per_byte] : own.links) free_[link] = start + own.latency + per_byte * bytes;
+    for (const auto& [link, per_byte] : own.links) free_[link] = start + own.busy_latency + per_byte * bytes;
   }
   double arrival(std::int32_t edge, double start, std::size_t chunks) const {
     return start + logical_.edges[edge].alone(bytes_ * static_cast<double>(chunks));
@@ -192,6 +192,8 @@ TimedMessages timed(const LogicalTopology& logical, const std::vector<RoutedChun
 
 TimedMessages join_chunks(const LogicalTopology& logical, const std::vector<RoutedChunk>& chunks, double chunk_bytes,
                           const TimedMessages& alone) {
+  const bool gains = std::ranges::any_of(logical.edges, [](const LogicalEdge& edge) { return edge.busy_latency > 0; });
+  if (!gains) return alone;  // only the latencies of links are spared
   TimedMessages best = timed(logical, chunks, chunk_bytes, alone.messages);
   if (alone.seconds < best.seconds) best = alone;
   const auto try_joined = [&](const std::vector<SketchMessage>& from, const Pairs& pairs) {

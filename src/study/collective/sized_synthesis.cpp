@@ -39,9 +39,14 @@ void add_in_network(const Topology& topology, const SizedRequest& request, const
 void add_sketch(const Topology& topology, const SizedRequest& request, const Sketch& sketch, const Cluster& cluster,
                 const ProgramQuestion& question, SizedSynthesis& result) {
   const FamilyRequest family{request.kind, request.in_place, static_cast<double>(request.size.value)};
-  for (FamilyMember& member : sketch_family(topology, family, sketch, request.solver_seconds)) {
-    const Nanos time = time_of(member.program, question, cluster, {});
-    result.candidates.push_back({ProgramOrigin::sketch, member.name, time, std::move(member.program)});
+  for (const bool blocking : {true, false}) {
+    Sketch own = sketch;
+    own.blocking_latency = blocking;
+    if (!blocking) own.name += ", latencies that do not block";
+    for (FamilyMember& member : sketch_family(topology, family, own, request.solver_seconds)) {
+      const Nanos time = time_of(member.program, question, cluster, {});
+      result.candidates.push_back({ProgramOrigin::sketch, member.name, time, std::move(member.program)});
+    }
   }
 }
 
