@@ -5,11 +5,12 @@
 #include <filesystem>
 
 #include "app/cluster/topology_inputs.hpp"
+#include "app/collective/program_file.hpp"
 #include "app/files.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "collective/synthesis/switch_ranks.hpp"
 #include "graph/transfer_program.hpp"
-#include "io/msccl/msccl_xml.hpp"
 #include "io/program_folder.hpp"
 
 namespace weft {
@@ -26,7 +27,7 @@ ProgramRef read_program(const std::string& entry) {
   if (known == std::end(kCarried)) {
     fail("--program {}: '{}' is not all_reduce, reduce_scatter, all_gather or all_to_all", entry, kind);
   }
-  Program program = read_msccl_xml(read_text_file(file), file);
+  Program program = read_program_file(file);
   if (program.spec.kind != *known) {
     fail("--program {}: {} is a program for {}", entry, file, name_of(program.spec.kind));
   }
@@ -39,13 +40,18 @@ ProgramRef read_program(const std::string& entry) {
 }  // namespace
 
 void declare_program_flags(Flags& flags, const std::string& group) {
-  flags.value("program", "COLLECTIVE=FILE,...",
-              "MSCCL XML that carries out every all_reduce, reduce_scatter, all_gather or all_to_all of its group size",
-              group);
+  flags.value(
+      "program", "COLLECTIVE=FILE,...",
+      "MSCCL XML or JSON that carries out every all_reduce, reduce_scatter, all_gather or all_to_all of its group size",
+      group);
   flags.value("topology", "NAME|FILE",
               "the cluster's wiring (what weft cluster show takes): programs are made for it, and taken where they are "
               "faster than ours or the library's",
               group);
+  flags.toggle("in-network",
+               "plans may use programs whose sums and copies are made in switches of the --topology (NVLS, SHARP); no "
+               "run of ours can, and takes other programs in their place",
+               group);
   declare_topology_flags(flags);
   flags.value("cache", "DIR|none", "where such programs are kept (default: weft/programs in your cache folder)", group);
 }
@@ -67,8 +73,18 @@ std::vector<ProgramRef> read_programs(const Flags& flags) {
 }
 
 SharedTopology read_topology(const Flags& flags) {
-  if (!flags.declares("topology") || !flags.given("topology")) return {};
-  return SharedTopology(find_topology(flags, *flags.text("topology")));
+  const bool in_network = flags.declares("in-network") && flags.is_set("in-network");
+  if (!flags.declares("topology") || !flags.given("topology")) {
+    if (in_network) fail("--in-network: switches take part as a --topology says, and none is given");
+    return {};
+  }
+  Topology topology = find_topology(flags, *flags.text("topology"));
+  if (!in_network) return SharedTopology(without_switch_abilities(std::move(topology)));
+  if (!has_program_in_switches(topology, Collective::all_reduce)) {
+    fail("--in-network: topology '{}' has no switch that {} (in its file: \"multicasts\" and \"reduces\")",
+         topology.name, what_switches_must_do(Collective::all_reduce));
+  }
+  return SharedTopology(std::move(topology));
 }
 
 std::shared_ptr<ProgramStore> read_program_store(const Flags& flags, const ClusterSpec& cluster) {

@@ -119,6 +119,88 @@ TEST_F(Programs, AreMadeForATopologyAndKept) {
   EXPECT_TRUE(contains(wrong.err, "has 8 devices; the cluster has 4")) << wrong.err;
 }
 
+// Four ranks at a switch that adds up and copies: a plan takes programs with steps there, carries them, and is proven.
+// A run cannot, says so, and trains with others as one rank does.
+TEST_F(Programs, PlansUseSwitchesAndRunsSaySo) {
+  const auto star = [&](const char* name, const char* abilities) {
+    std::string text =
+        fmt::format(R"({{"topology": "star", "vertices": [{{"name": "s", "kind": "switch"{}}})", abilities);
+    std::string links;
+    for (const char* device : {"a", "b", "c", "d"}) {
+      text += fmt::format(R"(, {{"name": "{}", "kind": "device"}})", device);
+      links += fmt::format(R"({}{{"from": "{}", "to": "s", "bandwidth": "25MB/s", "latency": "20us"}})",
+                           links.empty() ? "" : ", ", device);
+    }
+    return folder_.write(name, fmt::format("{}], \"links\": [{}]}}", text, links));
+  };
+  const std::string able = star("able.json", R"(, "multicasts": true, "reduces": true)");
+  const std::string shape = "--layers 2 --hidden 32 --heads 4 --seq 16 --vocab 128 ";
+  const std::string four =
+      shape + "--micro-batch 2 --cluster local:4,nic=200Mb/s --policy ddp --cache none --topology ";
+  const std::string out = folder_.file("switched");
+  const CliResult plan = weft_cli(fmt::format("plan {}{} --in-network --explain --out {} --json", four, able, out));
+  ASSERT_EQ(plan.code, kOk) << plan.err;
+  EXPECT_TRUE(contains(plan.out, "through 1 switch")) << plan.out;
+  const auto step = [](const CliResult& r) {
+    return nlohmann::json::parse(r.out)["policies"]["ddp"]["step_s"].get<double>();
+  };
+  const CliResult verified = weft_cli(fmt::format("verify {}/plan.json", out));
+  EXPECT_EQ(verified.code, kOk) << verified.out << verified.err;
+  EXPECT_EQ(step(plan), step(weft_cli(fmt::format("simulate {}/plan.json --json", out))));
+  const CliResult without = weft_cli(fmt::format("plan {}{} --json", four, able));
+  EXPECT_FALSE(contains(without.out, "through 1 switch"));
+  EXPECT_LT(step(plan), step(without));
+
+  std::string text = folder_.read("switched/plan.json");
+  for (std::size_t at = text.find("\"reduces\":true"); at != std::string::npos; at = text.find("\"reduces\":true")) {
+    text.replace(at, 14, "\"reduces\":false");
+  }
+  const CliResult unfit = weft_cli("verify " + folder_.write("unfit.json", text));
+  EXPECT_NE(unfit.code, kOk);
+  EXPECT_TRUE(contains(unfit.out + unfit.err, "no switch reduces and multicasts")) << unfit.out << unfit.err;
+
+  const auto refused = [&](const std::string& command, const std::string& why) {
+    const CliResult result = weft_cli(command);
+    EXPECT_EQ(result.code, kBadInput) << command;
+    EXPECT_TRUE(contains(result.err, why)) << result.err;
+  };
+  refused("run --in-network " + four + able, "no transport here makes sums in switches");
+  refused("plan --in-network " + four + star("passive.json", ""), "has no switch that reduces and multicasts");
+  refused("plan --in-network " + std::string(kSmall), "--in-network: switches take part as a --topology says");
+
+  if (!kernels_available()) return;
+  const CliResult one = weft_cli("run --steps 4 --json " + shape + "--micro-batch 8 --cluster local:1 --policy serial");
+  const CliResult ranks = weft_cli(fmt::format("run {}/plan.json --steps 4 --json", out));
+  ASSERT_EQ(ranks.code, kOk) << ranks.err;
+  EXPECT_TRUE(contains(ranks.err, "have steps in switches")) << ranks.err;
+  const auto losses = [](const CliResult& run) {
+    return nlohmann::json::parse(run.out)["policies"].front()["losses"].get<std::vector<double>>();
+  };
+  ASSERT_EQ(losses(ranks).size(), losses(one).size());
+  for (std::size_t i = 0; i < losses(one).size(); ++i)
+    EXPECT_NEAR(losses(ranks)[i], losses(one)[i], 2e-4 * losses(one)[i]);
+}
+
+// On GPUs the library's call is a candidate too. What a program in the NVSwitches takes is bounded by 450 GB/s a
+// device.
+TEST_F(Programs, GpusPlanWithSwitchesAndTheTunerIsToldNvls) {
+  const std::string out = folder_.file("nvls");
+  const CliResult plan = weft_cli(
+      "plan --model gpt2 --layers 1 --cluster dgx-h100:1 --topology dgx-h100 --in-network --cache none --policy ddp "
+      "--explain --json --out " +
+      out);
+  ASSERT_EQ(plan.code, kOk) << plan.err;
+  const auto choices = nlohmann::json::parse(plan.out)["policies"]["ddp"]["collective_choices"];
+  ASSERT_FALSE(choices.empty());
+  for (const auto& choice : choices) {
+    EXPECT_TRUE(contains(choice["chosen"].get<std::string>(), "through 1 switch")) << choice;
+    EXPECT_GE(choice["time_s"].get<double>(), choice["bytes"].get<double>() / 450e9) << choice;
+  }
+  const CliResult tuner = weft_cli("export " + out + "/plan.json --to nccl-tuner");
+  EXPECT_EQ(tuner.code, kOk) << tuner.err;
+  EXPECT_TRUE(contains(tuner.out, ",nvls,simple,-1,1,8")) << tuner.out;
+}
+
 // A line of devices that is not in rank order, slow in the middle: the search must find what planning every permutation
 // finds, for a pipeline (messages) and for tensor parallelism (programs).
 TEST_F(Programs, DeviceMapsAreSearchedOnATopology) {

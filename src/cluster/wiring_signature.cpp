@@ -26,6 +26,11 @@ std::vector<std::vector<Rank>> moved_groups(const std::vector<Rank>& members, st
   return groups;
 }
 
+// What programs with steps in switches tell apart.
+double abilities_of(const TopologyVertex& vertex) {
+  return (vertex.multicasts ? 1.0 : 0.0) + (vertex.reduces ? 2.0 : 0.0);
+}
+
 }  // namespace
 
 const Way& WiringSignatures::way(Rank src, Rank dst) {
@@ -82,6 +87,7 @@ std::int32_t WiringSignatures::of(const std::vector<Rank>& members) {
           facts.push_back(found->second);
           facts.push_back(crossed.shares[i]);
           facts.push_back(links[crossed.links[i]].bandwidth.bytes_per_second);
+          facts.push_back(abilities_of((*cluster_.spec().topology).vertices[links[crossed.links[i]].to]));
         }
       }
     }

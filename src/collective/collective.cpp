@@ -7,6 +7,7 @@
 
 #include "base/enum_name.hpp"
 #include "base/error.hpp"
+#include "cluster/topology.hpp"
 
 namespace weft {
 namespace {
@@ -178,12 +179,25 @@ CollectiveTraffic forwarded_traffic(const Cluster& cluster, Bytes bytes, const G
   return result;
 }
 
+namespace {
+
+bool can_reduce_in_switches(const Cluster& cluster) {
+  if (!cluster.spec().topology) return false;
+  const std::vector<TopologyVertex>& vertices = (*cluster.spec().topology).vertices;
+  return std::any_of(vertices.begin(), vertices.end(),
+                     [](const TopologyVertex& vertex) { return vertex.multicasts && vertex.reduces; });
+}
+
+}  // namespace
+
 std::vector<FabricTraffic> minimum_traffic(const Cluster& cluster, Collective kind, Bytes bytes,
                                            const GroupView& view) {
   if (view.size <= 1) return {};
   if (kind == Collective::all_to_all) return pairwise_traffic(cluster, bytes, view);
   std::vector<FabricTraffic> traffic;
   const auto whole = static_cast<double>(bytes.value);
+  // A switch that adds up and sends copies takes the buffer from every domain once, and gives it back once.
+  const bool in_switches = kind == Collective::all_reduce && can_reduce_in_switches(cluster);
   std::int64_t inner = 1;
   for (std::size_t i = 0; i < view.within.size(); ++i) {
     const std::int64_t here = view.within[i];
@@ -191,6 +205,7 @@ std::vector<FabricTraffic> minimum_traffic(const Cluster& cluster, Collective ki
       // All members of an inner domain together must exchange with the here/inner - 1 other domains.
       const double domains = static_cast<double>(here) / static_cast<double>(inner);
       double sent = passes(kind) * (domains - 1) / domains;
+      if (in_switches) sent = std::min(sent, 1.0);
       if (kind == Collective::send_recv || (kind == Collective::all_reduce && !view.even)) sent = 1.0;
       traffic.push_back({cluster.fabrics()[i], whole * sent / static_cast<double>(inner)});
     }

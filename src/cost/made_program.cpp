@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.hpp"
 #include "cluster/topology_way.hpp"
 #include "collective/buffer_form.hpp"
 #include "collective/synthesis/program_family.hpp"
 #include "collective/verify/symbolic_run.hpp"
+#include "cost/switch_time.hpp"
 
 namespace weft {
 namespace {
@@ -25,6 +27,8 @@ std::string key_of(const ProgramQuestion& question, const Topology& wiring, cons
                   options.per_message.value, options.sharing_loss, options.own_work);
   for (const TopologyVertex& vertex : wiring.vertices) {
     key += fmt::format(" {} {}", name_of(vertex.kind), vertex.node);
+    if (vertex.multicasts) key += " multicasts";
+    if (vertex.reduces) key += " reduces";
   }
   for (const TopologyLink& link : wiring.links) {
     key += fmt::format("; {} {} {} {}", link.from, link.to, link.bandwidth.bytes_per_second, link.latency.value);
@@ -38,7 +42,8 @@ std::optional<MadeProgram> stored(const std::string& key, const ProgramQuestion&
   if (!found) return std::nullopt;
   const CollectiveSpec& spec = found->program.spec;
   const bool fits = spec.kind == question.kind && spec.ranks == std::ssize(question.members) &&
-                    std::ssize(found->program.ranks) == spec.ranks && found->program.in_place == question.in_place;
+                    found->program.in_place == question.in_place &&
+                    switch_fault(found->program, cluster, question.members).empty();
   if (!fits || !with_buffers(found->program, question.in_place).fault.empty()) return std::nullopt;
   const Nanos time = time_of(found->program, question, cluster, options);
   return MadeProgram{ProgramRef(std::move(*found)), time};
@@ -50,6 +55,9 @@ Nanos time_of(const Program& program, const ProgramQuestion& question, const Clu
               const ProgramTimeOptions& options) {
   const auto lowered =
       lower(program, run_symbolically(program), even_sizes(program.spec, question.elements), question.element_size);
+  if (switches_of(program) > 0) {
+    return switch_program_time(program, lowered, cluster, question.members, options);
+  }
   return program_time(lowered, cluster, question.members, options);
 }
 
@@ -57,9 +65,14 @@ std::vector<MadeProgram> rank_made(const ProgramQuestion& question, const Cluste
                                    const ProgramTimeOptions& options) {
   const Topology wiring = wiring_between(cluster, question.members);
   const auto bytes = static_cast<double>(question.elements) * static_cast<double>(question.element_size.value);
+  const FamilyRequest request{.kind = question.kind, .in_place = question.in_place, .bytes = bytes};
+  std::vector<FamilyMember> family = program_family(wiring, request);
+  // The halves of an all_reduce gain no rate in switches (docs/collectives.md), only an all_reduce does.
+  if (question.kind == Collective::all_reduce && !family.empty()) {
+    std::ranges::move(switch_family(wiring, request), std::back_inserter(family));
+  }
   std::vector<MadeProgram> made;
-  for (FamilyMember& member :
-       program_family(wiring, {.kind = question.kind, .in_place = question.in_place, .bytes = bytes})) {
+  for (FamilyMember& member : family) {
     const Nanos time = time_of(member.program, question, cluster, options);
     made.push_back(
         {ProgramRef(CarriedProgram{fmt::format("{} for {}", member.name, wiring.name), std::move(member.program)}),

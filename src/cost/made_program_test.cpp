@@ -7,7 +7,9 @@
 
 #include "cluster/presets.hpp"
 #include "cluster/topology_presets.hpp"
+#include "collective/verify/symbolic_run.hpp"
 #include "cost/cost_model.hpp"
+#include "cost/switch_time.hpp"
 
 namespace weft {
 namespace {
@@ -65,6 +67,43 @@ TEST(MadeProgram, AGeneratorsProgramIsTakenWhereItIsFaster) {
   ASSERT_TRUE(best.has_value());
   EXPECT_LE(best->time, rank_made(q, cluster).front().time);
   EXPECT_LE(best->time, rank_programs(q, cluster).front().time);
+}
+
+// 64 MiB at 450 GB/s take 149.13 us whatever the program; without switches that take part 1.75 times that.
+TEST(MadeProgram, SwitchesTakePartWhereThatIsFaster) {
+  const Cluster cluster = on("dgx-h100", "local:8");
+  const ProgramQuestion q = question(Collective::all_reduce, 64 << 20, cluster);
+  const double least = (64 << 20) / 450e9;
+  const auto best = fastest_made(q, cluster, {}, nullptr);
+  ASSERT_TRUE(best.has_value());
+  EXPECT_EQ(switches_of(best->program->program), 1) << best->program->origin;
+  EXPECT_GE(seconds(best->time), least);
+  EXPECT_LE(seconds(best->time), 1.2 * least);
+  ClusterSpec passive = cluster.spec();
+  passive.topology = SharedTopology(without_switch_abilities(*passive.topology));
+  const auto without = fastest_made(q, Cluster(passive), {}, nullptr);
+  ASSERT_TRUE(without.has_value());
+  EXPECT_EQ(switches_of(without->program->program), 0);
+  EXPECT_GE(seconds(without->time), 1.75 * least);
+}
+
+// Two groups of four at the same switches have 450 GB/s each into them, and do not delay each other.
+TEST(SwitchTime, GroupsAtOneSwitchWorkSideBySide) {
+  const Cluster cluster = on("dgx-h100", "local:8");
+  std::vector<std::vector<Rank>> halves(2);
+  for (std::int32_t r = 0; r < 8; ++r) halves[r / 4].push_back(Rank{r});
+  ProgramQuestion q = question(Collective::all_reduce, 16 << 20, cluster);
+  q.members = halves[0];
+  const auto best = fastest_made(q, cluster, {}, nullptr);
+  ASSERT_TRUE(best && switches_of(best->program->program) == 1);
+  const Program& program = best->program->program;
+  EXPECT_EQ(switch_fault(program, cluster, halves[1]), "");
+  const auto lowered = lower(program, run_symbolically(program), even_sizes(program.spec, q.elements), q.element_size);
+  const Nanos alone = switch_program_time(program, lowered, cluster, halves[0], {});
+  EXPECT_EQ(alone, best->time);
+  EXPECT_EQ(switch_program_time_beside(program, lowered, cluster, halves, {}), alone);
+  EXPECT_NE(switch_fault(program, on("dgx-a100:1", "local:8"), halves[0]), "");
+  EXPECT_NE(switch_fault(program, Cluster(parse_cluster("local:8")), halves[0]), "");
 }
 
 // The store is asked first, what it returns is proven before it is taken, and what was made is kept.

@@ -8,19 +8,54 @@
 #include "cluster/wiring_signature.hpp"
 #include "collective/verify/symbolic_run.hpp"
 #include "cost/choose_program.hpp"
+#include "cost/switch_time.hpp"
 #include "graph/transfer_program.hpp"
 
 namespace weft {
 namespace {
 
+// By switch that takes part, the members that talk to it.
+std::vector<std::vector<std::size_t>> members_at_switches(const std::vector<LoweredRank>& program,
+                                                          std::size_t members) {
+  std::vector<std::vector<std::size_t>> at_switch(program.size() - members);
+  for (std::size_t rank = 0; rank < members; ++rank) {
+    for (const LoweredStep& step : program[rank].steps) {
+      const auto peer = static_cast<std::size_t>(step.peer);
+      if (step.peer < 0 || peer < members) continue;
+      std::vector<std::size_t>& known = at_switch[peer - members];
+      if (known.empty() || known.back() != rank) known.push_back(rank);
+    }
+  }
+  return at_switch;
+}
+
+// A switch is part of the fabric that joins a member with all others that talk to the switch.
+LevelId fabric_of_switch(const Cluster& cluster, const std::vector<Rank>& members, std::size_t rank,
+                         const std::vector<std::size_t>& at_switch) {
+  LevelId outermost = cluster.fabrics().front();
+  const auto place = [&](LevelId fabric) {
+    return std::ranges::find(cluster.fabrics(), fabric) - cluster.fabrics().begin();
+  };
+  for (const std::size_t other : at_switch) {
+    if (other == rank) continue;
+    const LevelId fabric = cluster.common_fabric(members[rank], members[other]);
+    if (place(fabric) > place(outermost)) outermost = fabric;
+  }
+  return outermost;
+}
+
 std::vector<FabricTraffic> average_traffic(const std::vector<LoweredRank>& program, const Cluster& cluster,
                                            const std::vector<Rank>& members) {
   std::map<LevelId, double> sent;
-  for (std::size_t rank = 0; rank < program.size(); ++rank) {
+  const std::vector<std::vector<std::size_t>> at_switch = members_at_switches(program, members.size());
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
     for (const LoweredStep& step : program[rank].steps) {
       if (step.kind != InstructionKind::send || step.bytes == 0) continue;
-      const Rank peer = members[step.peer];
-      sent[cluster.common_fabric(members[rank], peer)] += static_cast<double>(step.bytes);
+      const auto peer = static_cast<std::size_t>(step.peer);
+      const LevelId fabric = peer < members.size()
+                                 ? cluster.common_fabric(members[rank], members[peer])
+                                 : fabric_of_switch(cluster, members, rank, at_switch[peer - members.size()]);
+      sent[fabric] += static_cast<double>(step.bytes);
     }
   }
   std::vector<FabricTraffic> traffic;
@@ -53,8 +88,13 @@ double busy_seconds(const std::vector<FabricTraffic>& traffic, const Cluster& cl
 // as they do as a rule: tensor-parallel groups during a layer, reductions at the end of a step. Levels have that in the
 // ranks on a link. It is at most what the group would take if every other one had its turn before it: the last of all
 // may be on slower links.
-Nanos time_beside_others(const std::vector<LoweredRank>& program, const Cluster& cluster,
+Nanos time_beside_others(const Program& named, const std::vector<LoweredRank>& program, const Cluster& cluster,
                          const std::vector<Rank>& members, const ProgramTimeOptions& options) {
+  if (switches_of(named) > 0) {
+    std::vector<std::vector<Rank>> groups = WiringSignatures(cluster).groups_beside(members);
+    groups.insert(groups.begin(), members);
+    return switch_program_time_beside(named, program, cluster, groups, options);
+  }
   const Nanos alone = program_time(program, cluster, members, options);
   const std::vector<std::vector<Rank>> others = WiringSignatures(cluster).groups_beside(members);
   if (others.empty()) return alone;
@@ -145,10 +185,14 @@ ProgramCost ProgramCosts::simulated(const Key& key) const {
   const std::optional<Program> found = transfer_program(named, std::ssize(key.members), works_in_place(key.collective));
   WEFT_CHECK(found.has_value());  // cost() has asked, and given programs are proven
   const Program& program = *found;
+  if (const std::string fault = switch_fault(program, cluster_, key.members); !fault.empty()) {
+    fail("program '{}' cannot carry out {} of {} ranks here: {}", key.carried->origin, name_of(key.collective),
+         key.members.size(), fault);
+  }
   const std::vector<LoweredRank> lowered =
       lower(program, run_symbolically(program), even_sizes(program.spec, key.elements), Bytes{key.element_size});
   ProgramCost cost;
-  cost.time = time_beside_others(lowered, cluster_, key.members, options_);
+  cost.time = time_beside_others(program, lowered, cluster_, key.members, options_);
   cost.traffic = average_traffic(lowered, cluster_, key.members);
   cost.busy_seconds = busy_seconds(cost.traffic, cluster_, key.members);
   return cost;

@@ -395,6 +395,10 @@ TransferCall TransferBinder::call(OpId id) const {
       fail("'{}' has no program {}: {}", describe(op), places.in_place ? "in place" : "with two buffers",
            program_in_words(c));
     }
+    if (std::ssize(program->ranks) != ranks) {
+      fail("'{}' is carried out by {}, which has steps in switches: no transport here makes sums there", describe(op),
+           program_in_words(c));
+    }
     result.call.program = std::make_shared<const Program>(std::move(*program));
     result.call.spec = result.call.program->spec;
   }

@@ -17,10 +17,6 @@ std::string carried_fault(const Communication& c, std::int64_t members) {
   if (members > 0 && spec.ranks != members) {
     return fmt::format("program '{}' is for {} ranks, but the group has {}", c.program->origin, spec.ranks, members);
   }
-  if (std::ssize(c.program->program.ranks) != spec.ranks) {
-    return fmt::format("program '{}' has {} helper ranks, which plans do not", c.program->origin,
-                       std::ssize(c.program->program.ranks) - spec.ranks);
-  }
   if (c.parts != 1 || c.inner != 0) return "carried: parts and inner are the program's own";
   return "";
 }

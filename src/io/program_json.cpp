@@ -159,7 +159,7 @@ ordered_json carried_to_json(const CarriedProgram& carried) {
 
 CarriedProgram carried_from_json(const json& value, const std::string& where) {
   const JsonObject object(value, where);
-  return {object.string("origin"), ProgramReader(0).read(object)};
+  return {object.string("origin"), ProgramReader(kMaxRanks).read(object)};
 }
 
 Program read_program_json(const std::string& text, const std::string& file_name) {

@@ -10,8 +10,8 @@ namespace weft {
 
 nlohmann::ordered_json program_to_json(const Program& program);
 nlohmann::ordered_json carried_to_json(const CarriedProgram& carried);
-// A file with one program (`weft collective synthesize --out FILE.json`). Its last ranks may be helpers, which a plan's
-// programs never have: switches that reduce and multicast.
+// A file with one program (`weft collective synthesize --out FILE.json`). Its last ranks may be helpers, as in plans:
+// switches that reduce and multicast.
 Program read_program_json(const std::string& text, const std::string& file_name);
 // Reading what the writers write gives the same program. Throws Error with the place, the key, the value and what was
 // allowed. Whether the program is right is for the verifier to say.

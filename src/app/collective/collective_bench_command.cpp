@@ -25,6 +25,7 @@
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
+#include "collective/synthesis/switch_ranks.hpp"
 #include "io/cluster_json.hpp"
 #include "io/json/enum_names.hpp"
 #include "study/collective/collective_bench.hpp"
@@ -116,7 +117,7 @@ std::vector<BenchProgram> read_programs(const std::vector<std::string>& files, s
     if (program->spec.ranks != ranks) {
       fail("{}: the program is for {} ranks; there are {}", file, program->spec.ranks, ranks);
     }
-    if (helpers_of(*program) > 0 && files.size() > 1) {
+    if (switches_of(*program) > 0 && files.size() > 1) {
       fail("{}: has steps in switches, which further ranks stand in for; give it alone", file);
     }
     if (const auto violation = first_violation(*program)) fail("{}: not safe: {}", file, *violation);
@@ -128,7 +129,7 @@ std::vector<BenchProgram> read_programs(const std::vector<std::string>& files, s
 // Without --collective, those of the files are timed.
 void add_programs(const Flags& flags, std::int64_t ranks, BenchOptions& options) {
   options.programs = read_programs(flags.texts(), ranks);
-  for (const BenchProgram& program : options.programs) options.stand_ins = helpers_of(*program.program);
+  for (const BenchProgram& program : options.programs) options.stand_ins = switches_of(*program.program);
   if (options.stand_ins > 0 && options.cluster != nullptr) {
     fail(
         "--cluster: has no place for the {} rank{} that stand{} in for switches; without it they run at memory speed, "

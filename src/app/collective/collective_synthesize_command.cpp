@@ -23,6 +23,7 @@
 #include "collective/synthesis/synthesized_program.hpp"
 #include "io/msccl/msccl_xml.hpp"
 #include "io/program_json.hpp"
+#include "io/topology/taccl_sketch.hpp"
 #include "study/collective/program_numbers.hpp"
 #include "study/collective/sized_synthesis.hpp"
 
@@ -32,6 +33,7 @@ namespace {
 const std::vector<std::string> kSynthesized = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all"};
 const std::vector<std::string> kSolvers = {"auto", "none"};
 constexpr std::int64_t kMostParts = 64, kMostPieces = 1024;
+constexpr double kSolverSeconds = 20;  // of the routes of one sketch
 
 SynthesisRequest read_request(const Flags& flags) {
   static constexpr Collective kKinds[] = {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce,
@@ -66,10 +68,17 @@ std::vector<std::int64_t> ranks_inside(const Topology& topology, const GatherCut
   return ranks;
 }
 
-// Why nothing is faster: the cut that the trees fill.
+// Why nothing is faster: the cut that the trees fill, or what devices or nodes must send.
 std::string proof_in_words(const Topology& topology, const Synthesis& synthesis, Collective kind, bool in_network) {
-  const double bandwidth = static_cast<double>(synthesis.cut.out_bandwidth) * kBandwidthUnit;
-  const std::string inside = ranks_in_words(ranks_inside(topology, synthesis.cut));
+  const LeastTime& least = synthesis.least;
+  const double bandwidth = static_cast<double>(least.cut.out_bandwidth) * kBandwidthUnit;
+  const std::string inside = ranks_in_words(ranks_inside(topology, least.cut));
+  if (least.senders_are_nodes) {
+    return fmt::format(
+        "{} nodes send each other 2 ({}-1) buffers in all, over {} of links, because nothing between them adds up or "
+        "copies",
+        least.senders, least.senders, rate_in_words(least.senders_bytes_per_second));
+  }
   if (kind == Collective::all_reduce && !in_network) {
     return "the buffer must leave every set of devices that a cut separates, and devices send 2 (N-1) buffers in all";
   }
@@ -77,7 +86,7 @@ std::string proof_in_words(const Topology& topology, const Synthesis& synthesis,
     return fmt::format("the whole buffer must leave rank{} {} over {}, wherever it is added up",
                        inside.find_first_of(",-.") == std::string::npos ? "" : "s", inside, rate_in_words(bandwidth));
   }
-  return fmt::format("{} of {} slices must {} ranks {} over {}", synthesis.cut.weight, synthesis.program.spec.ranks,
+  return fmt::format("{} of {} slices must {} ranks {} over {}", least.cut.weight, synthesis.program.spec.ranks,
                      kind == Collective::all_gather ? "leave" : "enter", inside, rate_in_words(bandwidth));
 }
 
@@ -110,10 +119,10 @@ std::string synthesis_in_words(const Topology& topology, const Synthesis& synthe
     words +=
         fmt::format("sums are made at ranks {} only: the others' links are slower\n", ranks_in_words(synthesis.roots));
   }
-  const double share = synthesis.least_seconds / synthesis.seconds;
+  const double share = synthesis.least.seconds / synthesis.seconds;
   words += fmt::format("{} (buffer over time, large buffers), {}\n", rate_in_words(1 / synthesis.seconds),
                        share > 1 - 1e-9 ? "the optimum" : fmt::format("{:.2f} % of what nothing beats", 100 * share));
-  words += fmt::format("nothing is faster than {}: {}\n", rate_in_words(1 / synthesis.least_seconds),
+  words += fmt::format("nothing is faster than {}: {}\n", rate_in_words(1 / synthesis.least.seconds),
                        proof_in_words(topology, synthesis, request.kind, request.in_network));
   words +=
       fmt::format("program: {} blocks, {} instructions, proven for every timing\n", size.blocks, size.instructions);
@@ -136,9 +145,12 @@ nlohmann::ordered_json synthesis_in_json(const Topology& topology, const Synthes
   json["depth"] = depth_of(packing);
   json["roots"] = synthesis.roots;
   json["bytes_per_s"] = 1 / synthesis.seconds;
-  json["most_bytes_per_s"] = 1 / synthesis.least_seconds;
-  json["cut"] = {{"ranks", ranks_inside(topology, synthesis.cut)},
-                 {"bytes_per_s", static_cast<double>(synthesis.cut.out_bandwidth) * kBandwidthUnit}};
+  json["most_bytes_per_s"] = 1 / synthesis.least.seconds;
+  const bool by_gather = request.kind == Collective::all_reduce && !request.in_network;
+  const GatherCut& cut = by_gather ? synthesis.gather->cut : synthesis.least.cut;
+  json["cut"] = {{"ranks", ranks_inside(topology, cut)},
+                 {"bytes_per_s", static_cast<double>(cut.out_bandwidth) * kBandwidthUnit}};
+  if (synthesis.least.senders_are_nodes) json["sending_nodes"] = synthesis.least.senders;
   json["blocks"] = size.blocks;
   json["instructions"] = size.instructions;
   return json;
@@ -152,7 +164,7 @@ void write_program(const Flags& flags, const Program& program, Bytes least, Byte
     write_text_file(*file, [&](std::ostream& json) { json << text << "\n"; });
     return;
   }
-  if (helpers_of(program) > 0) {
+  if (switches_of(program) > 0) {
     fail("--out {}: MSCCL's files know no steps in switches; give a name that ends in .json", *file);
   }
   MscclOptions options;
@@ -178,9 +190,24 @@ std::vector<ProgramRef> read_rivals(const std::vector<std::string>& files, const
   return rivals;
 }
 
-std::string sizes_in_words(const Topology& topology, const std::vector<SizedSynthesis>& sizes, bool in_network) {
+std::vector<Sketch> read_sketches(const Flags& flags, Collective kind) {
+  std::vector<Sketch> sketches;
+  if (!flags.given("sketch")) return sketches;
+  if (kind == Collective::all_to_all) fail("--sketch: is for all_gather, reduce_scatter and all_reduce");
+  for (const std::string& file : split(*flags.text("sketch"), ',')) {
+    sketches.push_back(read_taccl_sketch(read_text_file(file), file));
+  }
+  return sketches;
+}
+
+struct ShownOrigins {
+  bool in_network = false, sketches = false;
+};
+
+std::string sizes_in_words(const Topology& topology, const std::vector<SizedSynthesis>& sizes, ShownOrigins shown) {
   std::vector<std::string> heads{"size", "program", "time", "made", "generator", "ring", "tree", "file"};
-  if (in_network) heads.emplace_back("in switches");
+  if (shown.sketches) heads.emplace_back("sketch");
+  if (shown.in_network) heads.emplace_back("in switches");
   TextTable table(heads);
   for (const SizedSynthesis& sized : sizes) {
     const auto time_of = [&](const SizedCandidate* candidate) {
@@ -201,7 +228,8 @@ std::string sizes_in_words(const Topology& topology, const std::vector<SizedSynt
                                    time_of(named("ring")),
                                    time_of(named("tree")),
                                    time_of(sized.best_of(ProgramOrigin::file))};
-    if (in_network) cells.push_back(time_of(sized.best_of(ProgramOrigin::in_network)));
+    if (shown.sketches) cells.push_back(time_of(sized.best_of(ProgramOrigin::sketch)));
+    if (shown.in_network) cells.push_back(time_of(sized.best_of(ProgramOrigin::in_network)));
     table.add_row(cells);
   }
   return fmt::format("{}: simulated, alone on its links; the program of every row is proven\n{}", topology.name,
@@ -238,11 +266,16 @@ int synthesize_for_sizes(const Flags& flags, const Topology& topology, const Syn
     fail("--in-network: in an all_to_all there is nothing to add up or to copy");
   }
   std::vector<SizedSynthesis> sizes;
-  const std::vector<ProgramRef> rivals = read_rivals(flags.texts(), request, topology.devices().size());
+  SizedRequest sized{request.kind, request.in_place};
+  sized.files = read_rivals(flags.texts(), request, topology.devices().size());
+  sized.in_network = request.in_network;
+  sized.sketches = read_sketches(flags, request.kind);
+  sized.solver_seconds = flags.one_of("solver", kSolvers) == 1 ? 0 : kSolverSeconds;
   for (const std::string& text : split(*flags.text("size"), ',')) {
     const Bytes size = parse_bytes(text, "--size");
     if (size.value < 1) fail("--size {}: there is nothing to move", text);
-    sizes.push_back(synthesize_for_size(topology, {request.kind, request.in_place, size, rivals, request.in_network}));
+    sized.size = size;
+    sizes.push_back(synthesize_for_size(topology, sized));
     if (const auto violation = first_violation(sizes.back().candidates.front().program)) {
       throw UnsafePlan(fmt::format("the program for {} is wrong: {}", topology.name, *violation));
     }
@@ -250,7 +283,7 @@ int synthesize_for_sizes(const Flags& flags, const Topology& topology, const Syn
   if (flags.given("out") && sizes.size() > 1) fail("--out: takes one program; give one --size");
   write_program(flags, sizes.front().candidates.front().program, Bytes{0}, sizes.front().size);
   out << (flags.is_set("json") ? json_text(sizes_in_json(topology, request, sizes), 2) + "\n"
-                               : sizes_in_words(topology, sizes, request.in_network));
+                               : sizes_in_words(topology, sizes, {request.in_network, !sized.sketches.empty()}));
   return kOk;
 }
 
@@ -280,7 +313,9 @@ int run_collective_synthesize_command(const Arguments& arguments, std::ostream& 
   flags.value("pieces", "K", "at most so many pieces of a rank travel on ways of their own (default: 64)");
   flags.toggle("in-place", "input and output are one buffer");
   flags.toggle("in-network", "switches that reduce and multicast take part (NVLS, SHARP), as ranks of the program");
-  flags.value("solver", "auto|none", "all_to_all without --size: CBC where it is installed (default), or no solver");
+  flags.value("sketch", "FILE,...", "with --size: TACCL's sketches, each of which gives programs by its synthesis");
+  flags.value("solver", "auto|none",
+              "all_to_all without --size, and --sketch: CBC where it is installed (default), or no solver");
   declare_topology_flags(flags);
   flags.value("out", "FILE", "also write the program there: as MSCCL XML, or as JSON where the name ends in .json");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
@@ -292,6 +327,7 @@ int run_collective_synthesize_command(const Arguments& arguments, std::ostream& 
   const SynthesisRequest request = read_request(flags);
   const Topology topology = find_topology(flags, *name);
   if (flags.given("size")) return synthesize_for_sizes(flags, topology, request, out);
+  if (flags.given("sketch")) fail("--sketch: is for a --size, e.g. --size 1MiB: in a sketch latency counts");
   if (!flags.texts().empty()) fail("{}: files are compared for a --size", flags.texts().front());
   if (request.kind == Collective::all_to_all) return say_exchange(flags, topology, out);
   const Synthesis synthesis = synthesize(topology, request);

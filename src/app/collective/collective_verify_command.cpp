@@ -9,6 +9,7 @@
 #include "app/flags.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "collective/synthesis/switch_ranks.hpp"
 #include "study/collective/program_numbers.hpp"
 
 namespace weft {
@@ -24,7 +25,7 @@ std::string in_words(const Verdict& verdict) {
   if (verdict.violation) return fmt::format("{}: not safe\n{}\n", verdict.file, *verdict.violation);
   const CollectiveSpec& spec = verdict.program.spec;
   const ProgramSize size = size_of(verdict.program);
-  const std::int64_t helpers = helpers_of(verdict.program);
+  const std::int64_t helpers = switches_of(verdict.program);
   const std::string switches = helpers == 0 ? ""
                                             : fmt::format(" and {} switch{} that take{} part", helpers,
                                                           helpers == 1 ? "" : "es", helpers == 1 ? "s" : "");
@@ -46,7 +47,7 @@ nlohmann::ordered_json in_json(const Verdict& verdict) {
   json["collective"] = name_of(spec.kind);
   json["in_place"] = verdict.program.in_place;
   json["ranks"] = spec.ranks;
-  if (const std::int64_t helpers = helpers_of(verdict.program); helpers > 0) json["switches"] = helpers;
+  if (const std::int64_t helpers = switches_of(verdict.program); helpers > 0) json["switches"] = helpers;
   json["pieces"] = spec.pieces;
   json["blocks"] = size.blocks;
   json["instructions"] = size.instructions;

@@ -15,8 +15,4 @@ Program read_program_file(const std::string& file) {
   return is_program_json(file) ? read_program_json(text, file) : read_msccl_xml(text, file);
 }
 
-std::int64_t helpers_of(const Program& program) {
-  return std::ssize(program.ranks) - program.spec.ranks;
-}
-
 }  // namespace weft

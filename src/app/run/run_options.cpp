@@ -12,6 +12,7 @@
 #include "io/plan_json.hpp"
 #include "io/profile_json.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "study/run/switch_substitutes.hpp"
 
 namespace weft {
 namespace {
@@ -77,9 +78,16 @@ void read_plans(const Flags& flags, RunOptions& options) {
   for (const std::string& flag : of_a_plan.declared_names()) {
     if (flags.given(flag) && flag != "profile") fail("--{}: the plan file says it already", flag);
   }
+  std::vector<std::string> remarks;
   for (const std::string& file : flags.texts()) {
     CheckedPlan checked = check_plan(read_plan_json(read_text_file(file), file));
     if (checked.violation) fail("{}: is not safe to run: {}", file, checked.violation->message);
+    Plan without_switches = checked.whole->plan();
+    if (const auto sentences = substitute_switch_programs(without_switches); !sentences.empty()) {
+      for (const std::string& sentence : sentences) remarks.push_back(fmt::format("{}: {}", file, sentence));
+      checked = check_plan(std::move(without_switches));
+      if (checked.violation) fail("{}: is not safe to run: {}", file, checked.violation->message);
+    }
     const auto whole = std::make_shared<const WholePlan>(std::move(*checked.whole));
     const Plan& plan = whole->plan();
     if (!options.plans.empty()) {
@@ -98,6 +106,7 @@ void read_plans(const Flags& flags, RunOptions& options) {
          with_kfac ? "" : "another than ");
   }
   options.inputs = {plan.model, plan.cluster, plan.layout, {}};
+  options.inputs.remarks = std::move(remarks);
 }
 
 // NCCL is always there, and carries out all collectives unless the user wishes otherwise.
@@ -154,6 +163,11 @@ bool names_model(const Flags& flags) {
 }
 
 void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
+  if (flags.is_set("in-network")) {
+    fail(
+        "--in-network: no transport here makes sums in switches; weft plan takes it, and weft run PLAN says which "
+        "programs it takes instead");
+  }
   if (!names_model(flags) && !flags.given("vocab")) flags.set("vocab", "256");
   options.links_given = flags.given("cluster");
   const bool on_gpus = flags.one_of("device", {"cpu", "cuda"}).value_or(0) == 1;

@@ -44,7 +44,7 @@ const std::set<std::string> kMayDiffer = {"cache",
 // What no run on this machine has yet: nothing to compare.
 const std::set<std::string> kRefused = {"ep-forwarding",     "dispatch-fp8", "precision", "grad-dtype",
                                         "router-group-topk", "framework",    "products",  "fp8-param-gather",
-                                        "cuda-graphs",       "power-cap"};
+                                        "cuda-graphs",       "power-cap",    "in-network"};
 
 // `nvidia-smi topo -m` of two GPUs.
 constexpr const char* kMatrixOfTwo = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-1\nGPU1\tNV2\t X \t0-1\n";

@@ -12,6 +12,7 @@
 #include "collective/algorithm/holdings.hpp"
 #include "collective/synthesis/exchange_flow.hpp"
 #include "collective/synthesis/list_schedule.hpp"
+#include "collective/synthesis/switch_ranks.hpp"
 #include "collective/synthesis/synthesized_program.hpp"
 
 namespace weft {
@@ -115,22 +116,36 @@ std::vector<Sources> sources_for(const Topology& topology, const FamilyRequest& 
   return all;
 }
 
+constexpr std::int64_t kParts[] = {1, 2, 4, 8, 16};
+
+// In as many parts as leave messages large enough; `name` says a member's name from its pieces and parts.
+template <typename Name>
+void add_in_parts(const Synthesis& trees, SynthesisRequest with, double bytes,
+                  std::set<std::pair<std::int64_t, std::int64_t>>& seen, const Name& name,
+                  std::vector<FamilyMember>& family) {
+  const std::int64_t pieces = trees.program.spec.pieces;
+  for (const std::int64_t parts : kParts) {
+    if (parts > 1 && bytes / static_cast<double>(pieces * parts) < kLeastMessage) break;
+    if (!seen.insert({pieces, parts}).second) continue;
+    with.parts = parts;
+    const std::string in_parts = fmt::format("in {} part{}", parts, parts == 1 ? "" : "s");
+    family.push_back({fmt::format("{} {}", name(pieces), in_parts), program_in_parts(trees, with)});
+  }
+}
+
 void add_forests(const Topology& topology, const FamilyRequest& request, std::vector<FamilyMember>& family) {
   std::set<std::pair<std::int64_t, std::int64_t>> seen;  // pieces, parts
   for (const std::int64_t pieces : {1, 4, 64}) {
-    for (const std::int64_t parts : {1, 2, 4, 8, 16}) {
-      Synthesis forest;
-      try {
-        forest = synthesize(topology, {request.kind, request.in_place, parts, pieces});
-      } catch (const Error&) {  // a wiring that trees cannot be packed into; lists remain
-        return;
-      }
-      const std::int64_t all = forest.program.spec.pieces;
-      if (parts > 1 && request.bytes / static_cast<double>(all) < kLeastMessage) break;
-      if (!seen.insert({all / parts, parts}).second) continue;
-      family.push_back({fmt::format("forest of {} pieces in {} part{}", all / parts, parts, parts == 1 ? "" : "s"),
-                        std::move(forest.program)});
+    const SynthesisRequest whole{request.kind, request.in_place, 1, pieces};
+    Synthesis forest;
+    try {
+      forest = synthesize(topology, whole);
+    } catch (const Error&) {  // a wiring that trees cannot be packed into; lists remain
+      return;
     }
+    add_in_parts(
+        forest, whole, request.bytes, seen, [](std::int64_t all) { return fmt::format("forest of {} pieces", all); },
+        family);
   }
 }
 
@@ -168,6 +183,28 @@ void add_exchanges(const Topology& topology, const FamilyRequest& request, std::
 }
 
 }  // namespace
+
+std::vector<FamilyMember> switch_family(const Topology& topology, const FamilyRequest& request) {
+  std::vector<FamilyMember> family;
+  if (!has_program_in_switches(topology, request.kind)) return family;
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;  // pieces, parts
+  for (const std::int64_t pieces : {1, 64}) {
+    const SynthesisRequest whole{request.kind, request.in_place, 1, pieces, /*in_network=*/true};
+    Synthesis trees;
+    try {
+      trees = synthesize(topology, whole);
+    } catch (const Error&) {  // as above: programs without switches remain
+      return family;
+    }
+    if (trees.switches.empty()) return family;  // they would make it slower
+    const std::string through =
+        fmt::format("pieces through {} switch{}", trees.switches.size(), trees.switches.size() == 1 ? "" : "es");
+    add_in_parts(
+        trees, whole, request.bytes, seen, [&](std::int64_t all) { return fmt::format("{} {}", all, through); },
+        family);
+  }
+  return family;
+}
 
 std::vector<FamilyMember> program_family(const Topology& topology, const FamilyRequest& request) {
   const auto ranks = static_cast<std::int64_t>(topology.devices().size());

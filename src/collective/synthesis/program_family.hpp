@@ -35,6 +35,11 @@ struct FamilyMember {
 //    1 to 4 chunks of every pair.
 std::vector<FamilyMember> program_family(const Topology& topology, const FamilyRequest& request);
 
+// Trees through switches that reduce and multicast, with few pieces and many, in 1 to 16 parts: their ranks behind the
+// members are switches (switch_ranks.hpp). Empty where no switch can take part, or none makes it as fast as without. A
+// switch passes a message on when all of it is there; real ones do so at once, so small buffers may be faster.
+std::vector<FamilyMember> switch_family(const Topology& topology, const FamilyRequest& request);
+
 inline constexpr std::int64_t kMaxFamilyRanks = 64;
 
 }  // namespace weft

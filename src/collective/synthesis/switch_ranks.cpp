@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cluster/topology_way.hpp"
 #include "collective/synthesis/tree_packing.hpp"
 
 namespace weft {
@@ -64,6 +65,42 @@ std::vector<SwitchRanks> switch_ranks_for(const Topology& topology, Collective k
     ways.push_back(with_ranks_for(topology, between));
   }
   return ways;
+}
+
+bool has_program_in_switches(const Topology& topology, Collective kind) {
+  const std::vector<bool> able = able_switches(topology, kind);
+  return std::ranges::find(able, true) != able.end();
+}
+
+std::string_view what_switches_must_do(Collective kind) {
+  if (kind == Collective::all_gather) return "multicasts";
+  return kind == Collective::reduce_scatter ? "reduces" : "reduces and multicasts";
+}
+
+std::int64_t switches_of(const Program& program) {
+  return std::ssize(program.ranks) - program.spec.ranks;
+}
+
+std::string switch_fault(const Program& program, const Cluster& cluster, const std::vector<Rank>& members) {
+  const std::int64_t switches = switches_of(program);
+  if (switches == 0) return "";
+  const std::string needs =
+      fmt::format("it has steps in {} switch{}", switches, switches == 1 ? "" : "es that are wired differently");
+  if (members.size() < 2) return needs + ", and its group is too large for that";
+  if (!cluster.spec().topology) return needs + ", and the cluster has no topology that says which";
+  const Topology wiring = wiring_between(cluster, members);
+  const auto ways = switch_ranks_for(wiring, program.spec.kind);
+  const auto fits = [&](const SwitchRanks& way) { return std::ssize(way.names) == switches; };
+  if (std::ranges::any_of(ways, fits)) return "";
+  return fmt::format("{}, but between ranks {} and {} of '{}' {}", needs, members.front().value, members.back().value,
+                     wiring.name,
+                     ways.empty() ? fmt::format("no switch {}", what_switches_must_do(program.spec.kind))
+                                  : fmt::format("there are {}", ways.front().names.size()));
+}
+
+Topology without_switch_abilities(Topology topology) {
+  for (TopologyVertex& vertex : topology.vertices) vertex.multicasts = vertex.reduces = false;
+  return topology;
 }
 
 }  // namespace weft

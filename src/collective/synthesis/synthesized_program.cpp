@@ -245,9 +245,7 @@ WiredTrees best_wired_trees(const Topology& topology, const SynthesisRequest& re
   std::vector<SwitchRanks> ways = switch_ranks_for(topology, request.kind);
   if (ways.empty()) {
     fail("topology '{}': has no switch that {} (in its file: \"multicasts\" and \"reduces\")", topology.name,
-         request.kind == Collective::all_gather       ? "multicasts"
-         : request.kind == Collective::reduce_scatter ? "reduces"
-                                                      : "reduces and multicasts");
+         what_switches_must_do(request.kind));
   }
   for (SwitchRanks& way : ways) {
     Trees trees = trees_for(way.topology, members, request);
@@ -256,52 +254,6 @@ WiredTrees best_wired_trees(const Topology& topology, const SynthesisRequest& re
     best = {std::move(way.topology), std::move(way.names), std::move(trees)};
   }
   return best;
-}
-
-struct LeastTime {
-  double seconds = 0;  // for a buffer of one byte
-  GatherCut cut;
-};
-
-// The buffer has so many slices, of which the cut's weight must cross it.
-double time_of_cut(const GatherCut& cut, std::size_t slices) {
-  return static_cast<double>(cut.weight) /
-         (static_cast<double>(cut.out_bandwidth) * kBandwidthUnit * static_cast<double>(slices));
-}
-
-// An all_reduce brings the whole buffer out of every set of devices that a cut separates.
-LeastTime least_of_cuts(const Topology& topology) {
-  std::vector<std::int64_t> one(topology.devices().size(), 0);
-  LeastTime least;
-  for (std::size_t rank = 0; rank < one.size(); ++rank) {
-    one[rank] = 1;
-    GatherCut cut = slowest_gather_cut(topology, one);
-    one[rank] = 0;
-    if (const double time = time_of_cut(cut, 1); time > least.seconds) least = {time, std::move(cut)};
-  }
-  return least;
-}
-
-// Without switches that take part, each rank but one also sends a sum of every piece, and each but one gets the result:
-// devices send 2 (N-1) buffers in all.
-double least_of_devices(const Topology& topology) {
-  double out = 0, in = 0;
-  for (const TopologyLink& link : topology.links) {
-    if (topology.vertices[link.from].kind == VertexKind::device) out += link.bandwidth.bytes_per_second;
-    if (topology.vertices[link.to].kind == VertexKind::device) in += link.bandwidth.bytes_per_second;
-  }
-  return 2 * static_cast<double>(topology.devices().size() - 1) / std::min(out, in);
-}
-
-// Copies and sums in switches do not change what must cross a cut in an all_gather or a reduce_scatter.
-LeastTime least_of(const Topology& topology, const SynthesisRequest& request) {
-  if (request.kind == Collective::all_reduce) {
-    LeastTime least = least_of_cuts(topology);
-    if (!request.in_network) least.seconds = std::max(least.seconds, least_of_devices(topology));
-    return least;
-  }
-  GatherCut cut = slowest_gather_cut(request.kind == Collective::all_gather ? topology : reversed(topology));
-  return {time_of_cut(cut, topology.devices().size()), std::move(cut)};
 }
 
 void check_request(const SynthesisRequest& request) {
@@ -317,30 +269,31 @@ void check_request(const SynthesisRequest& request) {
 
 }  // namespace
 
-Synthesis synthesize(const Topology& topology, const SynthesisRequest& request) {
-  check_request(request);
-  WiredTrees wired = best_wired_trees(topology, request);
-  Trees& trees = wired.trees;
-  const TreePacking& any = trees.gather ? *trees.gather : *trees.scatter;
+Program program_in_parts(const Synthesis& made, const SynthesisRequest& request) {
+  const TreePacking& any = made.gather ? *made.gather : *made.scatter;
   const std::vector<std::int64_t> first = first_pieces(any.pieces, request.parts);
-  const CollectiveSpec spec{request.kind, std::ssize(topology.devices()), 0, first.back()};
-  ProgramBuilder builder("synthesized", spec, request.in_place, std::ssize(wired.switches));
+  const std::int64_t members = std::ssize(made.wiring.devices()) - std::ssize(made.switches);
+  const CollectiveSpec spec{request.kind, members, 0, first.back()};
+  ProgramBuilder builder("synthesized", spec, request.in_place, std::ssize(made.switches));
   Holdings holdings(builder);
-  const MessageRounds up = trees.scatter ? rounds_of(*trees.scatter, first, request.parts) : MessageRounds{};
-  const MessageRounds down = trees.gather ? rounds_of(*trees.gather, first, request.parts) : MessageRounds{};
+  const MessageRounds up = made.scatter ? rounds_of(*made.scatter, first, request.parts) : MessageRounds{};
+  const MessageRounds down = made.gather ? rounds_of(*made.gather, first, request.parts) : MessageRounds{};
   // Results of one part travel while the next is added up.
   for (std::int64_t part = 0; part <= request.parts; ++part) {
     if (part < request.parts) reduce_part(holdings, up, part);
     if (part > 0) gather_part(holdings, down, part - 1);
   }
   holdings.settle();
-  LeastTime least = least_of(topology, request);
+  return std::move(builder).finish();
+}
+
+Synthesis synthesize(const Topology& topology, const SynthesisRequest& request) {
+  check_request(request);
+  WiredTrees wired = best_wired_trees(topology, request);
+  Trees& trees = wired.trees;
   Synthesis result;
-  result.program = std::move(builder).finish();
   result.seconds = trees.seconds;
-  result.least_seconds = least.seconds;
-  const bool by_devices = request.kind == Collective::all_reduce && !request.in_network;
-  result.cut = by_devices ? trees.gather->cut : std::move(least.cut);
+  result.least = least_time(topology, request.kind, request.in_network);
   for (std::size_t rank = 0; rank < trees.shares.size(); ++rank) {
     if (trees.shares[rank] > 0) result.roots.push_back(static_cast<std::int64_t>(rank));
   }
@@ -348,6 +301,7 @@ Synthesis synthesize(const Topology& topology, const SynthesisRequest& request) 
   result.scatter = std::move(trees.scatter);
   result.switches = std::move(wired.switches);
   result.wiring = std::move(wired.wiring);
+  result.program = program_in_parts(result, request);
   return result;
 }
 

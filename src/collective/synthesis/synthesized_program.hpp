@@ -9,6 +9,7 @@
 
 #include "cluster/topology.hpp"
 #include "collective/program.hpp"
+#include "collective/synthesis/least_time.hpp"
 #include "collective/synthesis/tree_packing.hpp"
 
 namespace weft {
@@ -31,9 +32,9 @@ struct Synthesis {
   std::optional<TreePacking> gather, scatter;
   // For a buffer of one byte, with so many parts that all links are busy at once.
   double seconds = 0;
-  double least_seconds = 0;  // what no program beats; without `in_network`, none without switches that take part
-  // Of the topology as it was given. It allows least_seconds; without `in_network`, an all_reduce's is its gather's.
-  GatherCut cut;
+  // What no program beats; without `in_network`, none without switches that take part. Its cut is one of the topology
+  // as it was given.
+  LeastTime least;
   // Ranks where pieces are added up; all devices unless an all_reduce leaves slow ones out, or adds up in switches.
   std::vector<std::int64_t> roots;
   // The program's ranks behind the devices are these switches, and its messages travel over the links of this topology.
@@ -44,5 +45,8 @@ struct Synthesis {
 // Throws Error for other collectives, for numbers out of range, where no switch can take part that should, and where
 // pack_trees does.
 Synthesis synthesize(const Topology& topology, const SynthesisRequest& request);
+
+// The program along the trees of a synthesis in another number of parts: packing trees takes far longer than this.
+Program program_in_parts(const Synthesis& made, const SynthesisRequest& request);
 
 }  // namespace weft

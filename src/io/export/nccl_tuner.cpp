@@ -34,16 +34,24 @@ std::string_view tuner_name(Collective collective) {
 
 struct Choice {
   Bytes bytes;
-  Algorithm algorithm;
+  std::string_view algorithm;
 };
 
+// What the plugin calls it; empty where NCCL has none. An all_reduce whose sums are made in switches is NVLS, and
+// between nodes NVLS in each of them and a tree of nodes.
+std::string_view algorithm_name(const CommunicatorShape& shape, const TransferAlgorithm& named) {
+  if (named.algorithm == Algorithm::ring || named.algorithm == Algorithm::tree) return name_of(named.algorithm);
+  if (!named.in_switches || shape.collective != Collective::all_reduce) return "";
+  return shape.nodes == 1 ? "nvls" : "nvls_tree";
+}
+
 // The sizes at which the plan names one algorithm that NCCL has, ascending.
-std::vector<Choice> choices_of(const std::map<Bytes, std::set<Algorithm>>& by_size) {
+std::vector<Choice> choices_of(const CommunicatorShape& shape,
+                               const std::map<Bytes, std::set<TransferAlgorithm>>& by_size) {
   std::vector<Choice> choices;
   for (const auto& [bytes, algorithms] : by_size) {
-    const Algorithm algorithm = *algorithms.begin();
-    const bool known = algorithm == Algorithm::ring || algorithm == Algorithm::tree;
-    if (bytes >= kLeastForSimple && algorithms.size() == 1 && known) choices.push_back({bytes, algorithm});
+    const std::string_view name = algorithm_name(shape, *algorithms.begin());
+    if (bytes >= kLeastForSimple && algorithms.size() == 1 && !name.empty()) choices.push_back({bytes, name});
   }
   return choices;
 }
@@ -59,8 +67,8 @@ std::int64_t write_rows(ExportSheet& sheet, const CommunicatorShape& shape, cons
     const std::uint64_t to =
         last ? std::numeric_limits<std::uint64_t>::max()
              : static_cast<std::uint64_t>((choices[i].bytes.value + choices[i + 1].bytes.value) / 2);
-    sheet.line(fmt::format("{},{},{},{},simple,{},{},{}", tuner_name(shape.collective), from, to,
-                           name_of(choices[i].algorithm), channels, shape.nodes, shape.ranks));
+    sheet.line(fmt::format("{},{},{},{},simple,{},{},{}", tuner_name(shape.collective), from, to, choices[i].algorithm,
+                           channels, shape.nodes, shape.ranks));
     from = to + 1;
     ++rows;
   }
@@ -77,16 +85,16 @@ void write_nccl_tuner(ExportSheet& sheet) {
       all = false;
       continue;
     }
-    const std::vector<Choice> choices = choices_of(by_size);
+    const std::vector<Choice> choices = choices_of(shape, by_size);
     all &= choices.size() == by_size.size();
     rows += write_rows(sheet, shape, choices);
   }
   if (rows == 0)
-    fail("--to nccl-tuner: the plan has no collective of 1 MiB or more that NCCL's ring or tree carries out");
+    fail("--to nccl-tuner: the plan has no collective of 1 MiB or more that NCCL's ring, tree or NVLS carries out");
   sheet.carries({Feature::thread_blocks, Feature::programs});
   if (!all) {
     sheet.leaves_out(Feature::programs,
-                     "rows are for ring and tree from 1 MiB on; NCCL chooses for the rest, and for all-to-alls");
+                     "rows are for ring, tree and NVLS from 1 MiB on; NCCL chooses for the rest, and for all-to-alls");
   }
   sheet.warn("set NCCL_TUNER_PLUGIN to the built example plugin and NCCL_TUNER_CONFIG_FILE to this file");
   sheet.warn("a plan names no protocol: simple is written, which is NCCL's for large messages");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collective/synthesis/switch_ranks.hpp"
+
 namespace weft {
 namespace {
 
@@ -22,7 +24,8 @@ TransferAlgorithms transfer_algorithms(const Plan& plan) {
     const ClassGroup& group = plan.graph.classes[op.rank_class].group(communication.group).scoped(communication.scope);
     if (group.view.size < 2) continue;
     const CommunicatorShape shape{communication.collective, nodes_of(plan.cluster, group.view), group.view.size};
-    algorithms[shape][communication.bytes].insert(communication.algorithm);
+    const bool in_switches = communication.program && switches_of(communication.program->program) > 0;
+    algorithms[shape][communication.bytes].insert({communication.algorithm, in_switches});
   }
   return algorithms;
 }

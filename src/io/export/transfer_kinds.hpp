@@ -17,9 +17,15 @@ struct CommunicatorShape {
   friend auto operator<=>(const CommunicatorShape&, const CommunicatorShape&) = default;
 };
 
+struct TransferAlgorithm {
+  Algorithm algorithm = Algorithm::ring;
+  bool in_switches = false;  // carried: sums are made in switches
+  friend auto operator<=>(const TransferAlgorithm&, const TransferAlgorithm&) = default;
+};
+
 // By shape and bytes of the whole buffer, the algorithms that transfers of the plan name. Messages between two ranks
 // and groups of one are left out.
-using TransferAlgorithms = std::map<CommunicatorShape, std::map<Bytes, std::set<Algorithm>>>;
+using TransferAlgorithms = std::map<CommunicatorShape, std::map<Bytes, std::set<TransferAlgorithm>>>;
 TransferAlgorithms transfer_algorithms(const Plan& plan);
 
 }  // namespace weft

@@ -5,9 +5,11 @@
 
 #include "base/error.hpp"
 #include "base/input_file.hpp"
+#include "base/test_folder.hpp"
 #include "cluster/topology_cuts.hpp"
 #include "cluster/topology_presets.hpp"
 #include "io/msccl/msccl_xml.hpp"
+#include "io/topology/taccl_sketch.hpp"
 #include "io/topology/topology_file.hpp"
 #include "io/topology/topology_json.hpp"
 #include "io/topology/topology_svg.hpp"
@@ -153,6 +155,45 @@ TEST(TopologySvg, HasABoxForEveryVertex) {
     EXPECT_EQ(boxes, topology.vertices.size()) << name;
     EXPECT_TRUE(text.ends_with("</svg>\n"));
   }
+}
+
+constexpr const char* kSketch = R"({"nnodes": 2,
+  "intranode_sketch": {"strategy": "switch", "switches": [[0,1,2,3]], "switch_hyperedge_strategy": ["uc-min"]},
+  "internode_sketch": {"strategy": "relay", "internode_conn": {"1": [0], "3": [2]},
+                       "gpus_to_sender_rev_map": {"1": [0, 1], "3": [2, 3]}, "enforce_ordering": true},
+  "symmetry_offsets": [[2, 4], [4, 8]], "hyperparameters": {"input_chunkup": 2}})";
+
+TEST(TacclSketch, SaysWhatTacclsFilesSay) {
+  const Sketch sketch = read_taccl_sketch(kSketch, "folder/sk.json");
+  const Sketch expected{.name = "sk.json",
+                        .nodes = 2,
+                        .switch_connections = SwitchConnections::few,
+                        .crossings = {{1, {0}}, {3, {2}}},
+                        .sends_for = {{1, {0, 1}}, {3, {2, 3}}},
+                        .rotations = {{2, 4}, {4, 8}},
+                        .chunks = 2};
+  EXPECT_EQ(sketch, expected);
+  const Sketch alone = read_taccl_sketch(
+      R"({"nnodes": 1, "intranode_sketch": {"strategy": "none"}, "symmetry_offsets": [],
+          "hyperparameters": {"input_chunkup": 6}})",
+      "one.json");
+  EXPECT_EQ(alone, (Sketch{.name = "one.json", .chunks = 6}));
+}
+
+TEST(TacclSketch, MistakesAreNamed) {
+  const auto refusal = [](const std::string& before, const std::string& after) {
+    std::string text = kSketch;
+    const std::size_t at = text.find(before);
+    EXPECT_NE(at, std::string::npos) << before;
+    text.replace(at, before.size(), after);
+    return test::error_of([&] { read_taccl_sketch(text, "sk.json"); });
+  };
+  EXPECT_NE(refusal("\"nnodes\": 2", "\"nnodes\": 0").find("key 'nnodes'"), std::string::npos);
+  EXPECT_NE(refusal("\"switch\"", "\"torus\"").find("key 'strategy'"), std::string::npos);
+  EXPECT_NE(refusal("uc-min", "uc-mid").find("switch_hyperedge_strategy"), std::string::npos);
+  EXPECT_NE(refusal("{\"1\": [0], \"3\"", "{\"x\": [0], \"3\"").find("'x'"), std::string::npos);
+  EXPECT_NE(refusal("[[2, 4], [4, 8]]", "[[2]]").find("symmetry_offsets"), std::string::npos);
+  EXPECT_NE(refusal("\"input_chunkup\": 2", "\"input_chunkup\": 0").find("input_chunkup"), std::string::npos);
 }
 
 }  // namespace

@@ -8,12 +8,14 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/topology.hpp"
+#include "cluster/wired_cluster.hpp"
 #include "collective/carried_program.hpp"
+#include "collective/synthesis/sketch.hpp"
 #include "cost/program_store.hpp"
 
 namespace weft {
 
-enum class ProgramOrigin : std::uint8_t { made, generator, file, in_network };
+enum class ProgramOrigin : std::uint8_t { made, generator, file, in_network, sketch };
 std::string_view name_of(ProgramOrigin origin);
 
 struct SizedCandidate {
@@ -36,10 +38,9 @@ struct SizedRequest {
   Bytes size{1 << 20};
   std::vector<ProgramRef> files = {};  // proven, for this collective and number of ranks
   bool in_network = false;             // programs with steps in switches too
+  std::vector<Sketch> sketches = {};   // each gives programs by TACCL's synthesis
+  double solver_seconds = 0;           // of a sketch's routes (collective/synthesis/sketch_routes.hpp)
 };
-
-// The devices of a topology as a cluster, whose links are the topology's.
-ClusterSpec cluster_on(const Topology& topology);
 
 SizedSynthesis synthesize_for_size(const Topology& topology, const SizedRequest& request);
 
