@@ -26,6 +26,8 @@ CASES = [("--compress gradients=int8 --policy priority", [NCCL, NCCL_GRAPHS, NCC
          ("--compress gradients=int8-stochastic --zero 1 --policy ddp", [NCCL, NCCL_GRAPHS]),
          ("--compress gradients=top-k --policy serial", [NCCL]),
          ("--compress gradients=onebit --policy ddp", [NCCL]),
+         ("--compress weights=int8 --zero 1 --policy priority", [NCCL, NCCL_GRAPHS, NCCL_BF16, PACED]),
+         ("--compress gradients=int8,weights=int8 --zero 2 --policy megatron-param", [NCCL]),
          ("--compress gradients=int4,weights=int8 --zero 3 --policy fsdp", [NCCL, PACED])]
 
 
