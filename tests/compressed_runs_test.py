@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs with compressed gradients against numpy and PyTorch: PowerSGD, and formats between nodes only.
+"""Runs with compressed gradients and weights against numpy and PyTorch: PowerSGD, formats between nodes only, gathered weights.
 
     tests/compressed_runs_test.py build/release/weft
 
@@ -15,14 +15,20 @@ numbers; what it applies must be the projection of the gradients onto its own co
 Between nodes only: every sequence is the same, so that all ranks have the same gradient, which a run of one rank gives. It is
 said again here what must be applied, bit by bit, with the formats of compression_oracle_test.py.
 
+Weights: a run without compression goes on from a checkpoint whose weights numpy has put through the format, shard by shard. One
+that gathers weights encoded goes on from the checkpoint as it was, and must apply the same gradients, bit by bit, at ZeRO 1, 2
+and 3, and leave weights as they were.
+
 Exit code 77 without numpy. Without PyTorch its part is left out, with a remark.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 
 try:
     import numpy as np
@@ -57,7 +63,7 @@ class Checkpoint:
     """All pieces of one step, by kind and tensor."""
 
     def __init__(self, checkpoints, step):
-        folder = os.path.join(checkpoints, f"step-{step:08d}")
+        self.folder = folder = os.path.join(checkpoints, f"step-{step:08d}")
         with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
             self.files = json.load(file)["files"]
         self.pieces = []
@@ -68,6 +74,29 @@ class Checkpoint:
                 count = piece["elements"][1] - piece["elements"][0]
                 numbers = np.frombuffer(data, F32, count, piece["offset"])
                 self.pieces.append((piece, numbers))
+
+    def change(self, weights):
+        """Writes other numbers to the places of weights, and the checksums that follow from them."""
+        for file in self.files:
+            path = os.path.join(self.folder, file["name"])
+            with open(path, "r+b") as shard:
+                for piece in file["pieces"]:
+                    if piece["kind"] != "weight":
+                        continue
+                    (top, bottom), (left, right) = piece["rows"], piece["columns"]
+                    part = weights[piece["tensor"]][top:bottom, left:right].ravel()
+                    shard.seek(piece["offset"])
+                    shard.write(part[piece["elements"][0]:piece["elements"][1]].astype(F32).tobytes())
+            with open(path, "rb") as shard:
+                file["crc32"] = zlib.crc32(shard.read())
+        path = os.path.join(self.folder, "manifest.json")
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+        manifest["files"] = self.files
+        del manifest["crc32"]
+        manifest["crc32"] = zlib.crc32(json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode())
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(manifest, file)
 
     def shapes(self):
         shapes = {}
@@ -259,6 +288,48 @@ def check_between_nodes(weft, folder, name, nodes, zero, policy):
     print(f"{name}@node, {nodes} nodes of {per_node}, ZeRO {zero}, {policy}: {compared} sums equal to numpy's bit by bit")
 
 
+def check_weights(weft, folder, name, ranks, zero, policy):
+    text = os.path.join(folder, "text")
+    with open(text, "w", encoding="utf-8") as file:
+        file.write("weaving " * 4096)
+    encoded, rounded = os.path.join(folder, "encoded"), os.path.join(folder, "rounded")
+    always = ["--data", text, "--global-batch", str(ranks)]
+    run(weft, encoded, "local:1", 1, *always, "--policy", "serial")
+    shutil.copytree(encoded, rounded)
+    saved, encoder, changed = Checkpoint(rounded, 1), Encoder(name), 0
+    weights = saved.sums("weight", dtype=F32)
+    for names in by_parameter(weights).values():
+        whole = np.concatenate([weights[tensor].ravel() for tensor in names])
+        if len(whole) < LEAST:
+            continue
+        shard = -(-len(whole) // ranks)
+        for begin in range(0, len(whole), shard):
+            part = slice(begin, min(begin + shard, len(whole)))
+            decoded, _ = encoder.sent(whole[part], np.zeros_like(whole[part]), 0, 0)
+            changed += np.count_nonzero(decoded != whole[part])
+            whole[part] = decoded
+        at = 0
+        for tensor in names:
+            size = weights[tensor].size
+            weights[tensor] = whole[at:at + size].reshape(weights[tensor].shape)
+            at += size
+    assert changed, "nothing was rounded"
+    saved.change(weights)
+    steps = 2 + (zero < 3)  # at ZeRO 1 and 2 the second step behind the checkpoint reads what the first one gathered
+    always += ["--zero", str(zero), "--resume"]
+    run(weft, rounded, f"local:{ranks}", steps, *always, "--policy", "serial")
+    run(weft, encoded, f"local:{ranks}", steps, *always, "--policy", policy, "--compress", f"weights={name}",
+        "--compress-min", str(LEAST))
+    expected = Checkpoint(rounded, steps).sums("first_moment", dtype=F32)
+    found = Checkpoint(encoded, steps)
+    for tensor, numbers in found.sums("first_moment", dtype=F32).items():
+        differ = np.count_nonzero(numbers != expected[tensor])
+        assert differ == 0, f"{tensor}: {differ} of {numbers.size} differ"
+    kept, before = found.sums("weight", dtype=F32), Checkpoint(encoded, 1).sums("weight", dtype=F32)
+    assert all(np.array_equal(kept[tensor], before[tensor]) for tensor in kept), "shards were rounded"
+    print(f"weights {name}, {ranks} ranks, ZeRO {zero}, {policy}: {changed} weights rounded as numpy does, equal gradients")
+
+
 def main():
     weft = sys.argv[1]
     cases = []
@@ -271,6 +342,10 @@ def main():
                                       ("int8", 2, 2, "serial"), ("int4", 4, 3, "fsdp")):
         with tempfile.TemporaryDirectory() as folder:
             check_between_nodes(weft, folder, name, nodes, zero, policy)
+    for name, ranks, zero, policy in (("int8", 2, 1, "serial"), ("int4", 4, 1, "priority"), ("fp8-e4m3", 2, 2, "weft"),
+                                      ("int8", 4, 2, "megatron-param"), ("bf16", 2, 3, "fsdp"), ("int8", 4, 3, "serial")):
+        with tempfile.TemporaryDirectory() as folder:
+            check_weights(weft, folder, name, ranks, zero, policy)
     if subprocess.run([sys.executable, "-c", "import torch.distributed"], capture_output=True, check=False).returncode:
         print("PyTorch's hook is left out: this Python has no torch")
         return 0

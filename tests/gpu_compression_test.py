@@ -52,6 +52,8 @@ CASES = [Case("--compress gradients=int8 --policy priority", [NCCL, GRAPHS, BF16
          Case("--compress gradients=int8-stochastic --zero 1 --policy ddp", [NCCL, GRAPHS]),
          Case("--compress gradients=top-k --policy serial", [NCCL]),
          Case("--compress gradients=onebit --policy ddp", [NCCL]),
+         Case("--compress weights=int8 --zero 1 --policy priority", [NCCL, GRAPHS, BF16, PACED]),
+         Case("--compress gradients=int8,weights=int8 --zero 2 --policy megatron-param", [NCCL]),
          Case("--compress gradients=int4,weights=int8 --zero 3 --policy fsdp", [NCCL, PACED]),
          Case("--compress gradients=power-sgd:2 --policy priority", [NCCL, GRAPHS, BF16, PACED]),
          Case("--compress gradients=power-sgd:4 --zero 1 --policy ddp", [NCCL]),

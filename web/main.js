@@ -5,6 +5,7 @@ import { ExposureView } from "./exposure_view.js";
 import { count_text, is_number } from "./formats.js";
 import { figures, headline_section } from "./headline.js";
 import { LinksView } from "./links_view.js";
+import { losses_section } from "./losses_view.js";
 import { memory_section } from "./memory_bars.js";
 import { MemoryCurve } from "./memory_curve.js";
 import { read_page_data, read_timeline } from "./packed_data.js";
@@ -101,7 +102,8 @@ function add_timelines(page, data) {
 function build_page() {
   const page = document.getElementById("page"), data = read_page_data(), place = element("div");
   const tabs = source_tabs(data.sources, place);
-  page.replaceChildren(element("h1", {}, data.title), ...(tabs ? [tabs] : []), place);
+  const losses = losses_section(data.sources);  // of all runs together
+  page.replaceChildren(element("h1", {}, data.title), ...(tabs ? [tabs] : []), place, ...(losses ? [losses] : []));
   add_timelines(page, data);
   const version = data.sources.map((source) => source.summary?.version).find(Boolean);
   page.append(element("footer", {}, `Made by weft${version ? ` ${version}` : ""}. Predicted times come from a model of the machine, unless the page says measured.`));

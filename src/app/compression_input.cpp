@@ -9,18 +9,37 @@
 namespace weft {
 namespace {
 
-constexpr const char* kAuto = "auto";
 constexpr const char* kMaxError = "max-error";
 // Takes int8, and nothing coarser.
 constexpr double kUsualMaxError = 0.01;
+
+// Words that leave formats to predictions.
+struct BudgetWord {
+  std::string_view word;
+  CompressionBudget budget;
+};
+// Every format rounds, so `lossless` allows none of them.
+constexpr std::string_view kLossless = "lossless";
+constexpr BudgetWord kBudgetWords[] = {{"auto", CompressionBudget::gradients},
+                                       {kLossless, CompressionBudget::all},
+                                       {"gradients", CompressionBudget::gradients},
+                                       {"weights", CompressionBudget::weights},
+                                       {"all", CompressionBudget::all}};
+
+const BudgetWord* find_budget(std::string_view text) {
+  const auto* const found = std::ranges::find(kBudgetWords, text, &BudgetWord::word);
+  return found == std::end(kBudgetWords) ? nullptr : found;
+}
 
 }  // namespace
 
 void declare_compression_flags(Flags& flags, const char* group) {
   flags.value("compress", "gradients=FORMAT[@node],weights=FORMAT",
-              "gradients of data parallelism (with @node: between nodes only), or weights that ZeRO 3 gathers, travel "
+              "gradients of data parallelism (with @node: between nodes only), or weights that ZeRO gathers, travel "
               "encoded (docs/compression.md): " +
-                  compression_format_names() + " (power-sgd:R has rank R); weft plan takes auto too (default: off)",
+                  compression_format_names() +
+                  " (power-sgd:R has rank R); weft plan decides by prediction with auto or gradients, weights, all, "
+                  "lossless alone (default: off)",
               group);
   flags.value("compress-min", "N", "parameters with fewer elements travel as they are (default: 65536)", group);
 }
@@ -59,9 +78,8 @@ void read_formats(const std::string& text, EncodedTensors& choice) {
     const std::optional<CompressionFormat> named = parse_compression_format(name);
     if (format == nullptr || !named || *named == CompressionFormat::none) {
       fail(
-          "--compress {}: must be auto, or gradients= or weights= (with a comma between both) and one of {}; behind "
-          "the "
-          "format of gradients may stand @node",
+          "--compress {}: must be auto, gradients, weights, all or lossless, or gradients= or weights= (with a comma "
+          "between both) and one of {}; behind the format of gradients may stand @node",
           text, compression_format_names());
     }
     if (*format != CompressionFormat::none) fail("--compress {}: says {} twice", text, what);
@@ -82,9 +100,9 @@ EncodedTensors read_compression(const Flags& flags) {
     if (least) fail("--compress-min {}: needs --compress gradients=FORMAT", *least);
     return choice;
   }
-  if (*text == kAuto) {
-    if (!flags.declares(kMaxError)) fail("--compress auto: weft plan decides it; give the format that it names");
-    if (least) fail("--compress-min {}: is chosen with --compress auto", *least);
+  if (find_budget(*text) != nullptr) {
+    if (!flags.declares(kMaxError)) fail("--compress {}: weft plan decides it; give the format that it names", *text);
+    if (least) fail("--compress-min {}: is chosen with --compress {}", *least, *text);
     return choice;
   }
   read_formats(*text, choice);
@@ -92,11 +110,16 @@ EncodedTensors read_compression(const Flags& flags) {
   return choice;
 }
 
-std::optional<double> error_of_chosen_compression(const Flags& flags) {
+std::optional<CompressionWish> read_compression_wish(const Flags& flags) {
   const auto error = flags.number(kMaxError, 0, 10);
-  if (flags.text("compress") == kAuto) return error.value_or(kUsualMaxError);
-  if (error) fail("--max-error {}: needs --compress auto", *error);
-  return std::nullopt;
+  const std::optional<std::string> text = flags.text("compress");
+  const BudgetWord* const word = text ? find_budget(*text) : nullptr;
+  if (word == nullptr) {
+    if (error) fail("--max-error {}: needs --compress auto, gradients, weights or all", *error);
+    return std::nullopt;
+  }
+  if (word->word == kLossless && error) fail("--max-error {}: is 0 with --compress lossless", *error);
+  return CompressionWish{*text, word->budget, word->word == kLossless ? 0 : error.value_or(kUsualMaxError)};
 }
 
 }  // namespace weft

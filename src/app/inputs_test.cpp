@@ -240,7 +240,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp 8 --compress gradients=int8", "int8", "--dp 1"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --compress gradients=top-k", "top-k",
                 "int4-stochastic"},
-        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 2 --compress weights=int8", "weights=int8", "--zero 3"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --compress weights=int8", "weights=int8", "--zero 1, 2 or 3"},
+        BadCase{
+            "--model llama2-7b --cluster dgx-a100:1 --zero 1 --products fp8 --fp8-param-gather --compress weights=int8",
+            "weights=int8", "--fp8-param-gather"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --compress weights=int8,weights=int4", "weights",
                 "twice"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --compress weights=int8,", "weights=int8,",

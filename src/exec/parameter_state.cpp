@@ -28,6 +28,12 @@ ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<
 
 // Whole weights, of which the update writes `updated`: the same value, or what its shards are gathered into.
 ValueId gathered_from(const StepGraph& graph, const Operation& update, ValueId updated) {
+  for (const Operation& op : graph.operations) {
+    if (op.role == Role::param_decode && op.phase == Phase::optimizer && op.rank_class == update.rank_class &&
+        op.layer == update.layer && op.subject == update.subject) {
+      return write_of(op, Operand::weight);
+    }
+  }
   if (const ValueId weight = find_read(update, Operand::weight); weight.valid()) return weight;
   for (const Operation& op : graph.operations) {
     if (op.role != Role::param_gather || op.rank_class != update.rank_class || op.phase != Phase::optimizer) continue;
@@ -77,8 +83,10 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     p.weight = gathered_from(graph, op, write_of(op, Operand::weight));
     p.gradient = before_reductions(graph, writers, p.reduced);
     find_codes_and_errors(graph, view.rank_class(), p);
+    if (p.encoded.valid() && view.plan().layout.zero < 3) p.unrounded = write_of(op, Operand::weight);
     for (const auto& [part, whole] : {std::pair{write_of(op, Operand::weight), p.weight}, {p.reduced, p.gradient}}) {
-      if (address(view.plan(), part, kOncePerStep) == address(view.plan(), whole, kOncePerStep)) continue;
+      if (part == p.unrounded || address(view.plan(), part, kOncePerStep) == address(view.plan(), whole, kOncePerStep))
+        continue;
       fail("the plan places '{}' apart from '{}'; weft run works in place", graph.value(part).name,
            graph.value(whole).name);
     }
@@ -141,7 +149,7 @@ Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, MicroBa
 
 Vector ParameterStates::own_weights(const ParameterState& p) const {
   if (!sharded(p)) return {view_.data(p.weight), p.elements};
-  return shard_in(p, p.weight, kOncePerStep, view_.position_in(p.group));
+  return shard_in(p, p.unrounded.valid() ? p.unrounded : p.weight, kOncePerStep, view_.position_in(p.group));
 }
 
 Vector ParameterStates::held_weights(const ParameterState& p) const {
@@ -228,7 +236,27 @@ void ParameterStates::set_weights(const ParameterState& p,
   const std::int64_t begin = holds_whole(p, p.weight) ? 0 : own(p).begin;
   view_.memory().write(elements_of({begin, begin + weights.size}), weights);
   if (weights.data.type != ElementType::fp32) view_.memory().write(elements_of(own(p)), own_master(p));
-  if (p.encoded.valid()) encode_weights(p);
+  if (p.unrounded.valid()) {
+    if (weights.data.type == ElementType::fp32) view_.memory().write(elements_of(own(p)), own_weights(p));
+    round_weights(p);
+  } else if (p.encoded.valid()) {
+    encode_weights(p);
+  }
+}
+
+void ParameterStates::round_weights(const ParameterState& p) const {
+  const Compressor& compressor = compressor_of(view_.plan().layout.compress_weights);
+  const Vector whole = held_weights(p);
+  std::vector<float> weights = view_.memory().read(whole);
+  for (std::int64_t position = 0; position < view_.group_size(p.group); ++position) {
+    const ElementRange range = view_.shard(p.elements, p.group, position);
+    const std::span<float> shard = std::span(weights).subspan(range.begin, range.size());
+    std::vector<std::byte> codes(
+        static_cast<std::size_t>(encoded_bytes(view_.plan().layout.compress_weights, range.size()).value));
+    encode(compressor, shard, {}, codes);
+    decode(compressor, codes, shard);
+  }
+  view_.memory().write(weights, whole);
 }
 
 void ParameterStates::encode_weights(const ParameterState& p) const {

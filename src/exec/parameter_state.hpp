@@ -31,7 +31,10 @@ struct ParameterState {
   ValueId gradient;  // what backward sums up: whole; under ZeRO-2 and 3 a shard
   ValueId reduced;   // what the update reads; in the memory of `gradient`
   ValueId encoded;   // this rank's shard of the weight, where it is gathered encoded; else not valid
-  ValueId state;     // first moments, then second, then the master copy where weights are 16 bits wide
+  // This rank's shard as the update left it, where ZeRO-1 and 2 gather it encoded, which rounds `weight`; else not
+  // valid. Between steps it holds something only where weights are 32 bits wide; else the master copy is kept.
+  ValueId unrounded;
+  ValueId state;  // first moments, then second, then the master copy where weights are 16 bits wide
   // What encodings have taken away of this rank's gradient, and of the sums of its shard; not valid: there are none.
   ValueId gradient_error, sum_error;
   ValueId basis;             // of PowerSGD: the right factors that a step begins with; else not valid
@@ -88,6 +91,8 @@ class ParameterStates {
                    const std::function<std::span<const float>(ElementRange)>& elements_of) const;
   // Encodes this rank's shard as the others gather it; to be called whenever it has changed.
   void encode_weights(const ParameterState& p) const;
+  // Puts whole weights through the format, shard by shard, as gathering them does.
+  void round_weights(const ParameterState& p) const;
   // Sets them to those that training begins with.
   void set_initial_weights(std::uint64_t seed) const;
   // Returns whether it is the first of the ranks of `among` that hold the same elements as this one.

@@ -88,7 +88,8 @@ class PlanOnRank {
   // All that a parameter takes from step to step.
   std::vector<Vector> state_of(const ParameterState& p) const {
     std::vector<Vector> state = {parameters_.held_weights(p)};
-    if (state.front().data.type != ElementType::fp32) state.push_back(parameters_.own_master(p));
+    const bool is_kept_apart = state.front().data.type != ElementType::fp32 || p.unrounded.valid();
+    if (is_kept_apart) state.push_back(parameters_.own_master(p));
     for (const TensorKind kind : kinds_of(settings_)) {
       if (kind != TensorKind::weight) state.push_back(parameters_.own_moment(p, static_cast<int>(kind) - 1));
     }

@@ -257,12 +257,20 @@ TEST(ZeroPlusPlusRun, ComputesWithWeightsThatWentThroughTheFormat) {
       }
       file.close();
       ASSERT_TRUE(file.good());
-      for (const std::int64_t secondary : {0, 2}) {
+      struct Case {
+        int zero;
+        std::int64_t secondary;
+        std::string policy;
+      };
+      for (const auto& [zero, secondary, policy] :
+           {Case{3, 0, "fsdp"}, Case{3, 2, "fsdp"}, Case{1, 0, "priority"}, Case{2, 0, "megatron-param"}}) {
         if (secondary == ranks) continue;
-        SCOPED_TRACE(fmt::format("{} on {} ranks, secondary {}", name_of(format), ranks, secondary));
-        EncodedRun expected{.layout = {.zero = 3},
+        SCOPED_TRACE(fmt::format("{} on {} ranks, zero {}, secondary {}", name_of(format), ranks, zero, secondary));
+        EncodedRun expected{.layout = {.zero = zero},
                             .ranks = ranks,
                             .micro_batches = 2,
+                            .steps = zero == 3 ? 1 : 2,  // the second one reads what the first one gathered
+                            .policy = policy,
                             .from = rounded,
                             .described = at,
                             .repeats = false};
@@ -270,13 +278,15 @@ TEST(ZeroPlusPlusRun, ComputesWithWeightsThatWentThroughTheFormat) {
         found.from = at;
         found.layout.compress_weights = format;
         found.layout.zero_secondary = secondary;
-        expected.folder = scratch.path() / fmt::format("expected-{}-{}-{}", name_of(format), ranks, secondary);
-        found.folder = scratch.path() / fmt::format("found-{}-{}-{}", name_of(format), ranks, secondary);
+        const std::string name = fmt::format("{}-{}-{}-{}", name_of(format), ranks, zero, secondary);
+        expected.folder = scratch.path() / ("expected-" + name);
+        found.folder = scratch.path() / ("found-" + name);
         EXPECT_EQ(train(found), train(expected));
-        EXPECT_EQ(saved_tensors(found.folder, 1, TensorKind::first_moment),
-                  saved_tensors(expected.folder, 1, TensorKind::first_moment));
+        EXPECT_EQ(saved_tensors(found.folder, found.steps, TensorKind::first_moment),
+                  saved_tensors(expected.folder, found.steps, TensorKind::first_moment));
         // The shards themselves are not rounded.
-        EXPECT_EQ(saved_tensors(found.folder, 1, TensorKind::weight), saved_tensors(plain, 1, TensorKind::weight));
+        EXPECT_EQ(saved_tensors(found.folder, found.steps, TensorKind::weight),
+                  saved_tensors(plain, 1, TensorKind::weight));
       }
     }
   }
@@ -297,6 +307,33 @@ TEST(ZeroPlusPlusRun, TrainsLikeZero3) {
     EXPECT_NE(found, expected);
     EXPECT_LT(found.back(), found.front());
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i] / expected[i], 1, 0.01) << policy << " " << i;
+  }
+}
+
+// ZeRO 1, 2 and 3 compute with the same weights, which went through the format shard by shard, and update from the same
+// ones, which did not. One micro-batch on two ranks adds up the same two gradients.
+TEST(ZeroPlusPlusRun, TrainsAlikeAtEveryStageThatGathersEncodedWeights) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  EncodedRun run{.layout = {.zero = 3, .compress_weights = CompressionFormat::int4},
+                 .ranks = 2,
+                 .steps = 5,
+                 .policy = "serial",
+                 .trains = true,
+                 .repeats = false};
+  const std::vector<double> expected = train(run);
+  EncodedRun plain = run;
+  plain.layout.compress_weights = CompressionFormat::none;
+  EXPECT_NE(train(plain), expected);
+  for (const int zero : {1, 2}) {
+    for (const char* policy : {"serial", "megatron-param", "priority"}) {
+      run.layout.zero = zero;
+      run.policy = policy;
+      const std::vector<double> found = train(run);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_NEAR(found[i], expected[i], 1e-6 * expected[i]) << policy << ", zero " << zero << ", step " << i;
+      }
+    }
   }
 }
 

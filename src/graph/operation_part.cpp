@@ -19,6 +19,7 @@ bool is_cut_by_elements(const StepGraph& graph, const Operation& op) {
   if (op.per_micro_batch || !carries_one_value(op)) return false;
   if (op.role != Role::grad_reduce && op.role != Role::param_gather && !sums_accumulated_shards(graph, op))
     return false;
+  if (op.communication->format.type == ElementType::u8) return false;  // encoded weights travel whole
   const Collective kind = op.communication->collective;
   if (kind != Collective::all_reduce && kind != Collective::reduce_scatter && kind != Collective::all_gather) {
     return false;

@@ -15,6 +15,7 @@
 #include "planner/schedule/spread_queues.hpp"
 #include "planner/schedule/urgent_first.hpp"
 #include "planner/schedule/weave.hpp"
+#include "planner/schedule/weight_codes.hpp"
 
 namespace weft {
 namespace {
@@ -63,6 +64,7 @@ void overlap_sharded(PlanDraft& draft) {
                                        .reductions = overlap.beside.reductions,
                                        .prefetch = overlap.held.prefetch,
                                        .gradient_buffers = overlap.held.gradient_buffers});
+  decode_beside(draft.plan);
 }
 
 constexpr PlanFacts kGraph = facts({PlanFact::graph}), kPrograms = facts({PlanFact::programs}),

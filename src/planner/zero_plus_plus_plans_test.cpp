@@ -34,6 +34,11 @@ std::vector<test::NamedLayout> encoded_layouts() {
       {"weights", {.zero = 3, .compress = none_below, .compress_weights = int8}},
       {"weights, recomputed, in a pipeline",
        {.pp = 2, .zero = 3, .recompute = Recompute::full, .compress = none_below, .compress_weights = int8}},
+      {"weights at zero 1, clipped", {.zero = 1, .compress = none_below, .compress_weights = int8, .clip_grad = 1}},
+      {"all at zero 1", {.zero = 1, .compress = gradients, .compress_weights = int8}},
+      {"all at zero 2", {.zero = 2, .compress = gradients, .compress_weights = int4}},
+      {"weights at zero 1, in a pipeline, in shard groups",
+       {.pp = 2, .zero = 1, .zero_shards = 4, .compress = none_below, .compress_weights = int8}},
       {"all", {.zero = 3, .zero_secondary = 8, .compress = gradients, .compress_weights = int8}},
       {"all, tp 2",
        {.tp = 2,
@@ -94,7 +99,42 @@ TEST(ZeroPlusPlusPlansOfTheSearch, AreSafeWhateverItDecides) {
       ASSERT_EQ(safety_of(made.plan()), "safe");
     }
   }
-  EXPECT_GE(planned, 25);
+  EXPECT_GE(planned, 35);
+}
+
+// Forward does not wait for weights of later layers: what decodes them is on the queue beside compute, and stands
+// behind the updates of the two parameters that forward needs next, which keep the link busy meanwhile.
+TEST(ZeroPlusPlusPlansOfPriority, DecodeWeightsBesideCompute) {
+  for (const int zero : {1, 2}) {
+    const PlanRequest r = test::request(
+        test::small_gpt(4), parse_cluster("local:4,nic=200Mb/s"),
+        {.zero = zero, .compress = {CompressionFormat::none, 1000}, .compress_weights = CompressionFormat::int8}, 1);
+    const StepGraph model = test::build(r);
+    const Plan plan = make_plan(r, model, "priority");
+    ASSERT_EQ(safety_of(plan), "safe");
+    const std::int64_t parameters =
+        std::ranges::count_if(model.operations, [](const Operation& op) { return op.role == Role::update; });
+    std::vector<std::pair<std::int32_t, Role>> updated;
+    std::size_t decoded = 0;
+    for (const IssueBlock& block : plan.classes.front().blocks) {
+      for (const OpId id : block.operations) {
+        const Operation& op = plan.graph.op(id);
+        if (op.role == Role::update) {
+          for (const Origin& origin : op.origins) {
+            const Operation& original = model.op(origin.operation);
+            updated.emplace_back(original.layer, original.subject);
+          }
+        }
+        if (op.role != Role::param_decode) continue;
+        ++decoded;
+        EXPECT_EQ(plan.classes.front().queues[plan.issues[id].queue].kind, QueueKind::extra);
+        const auto own = std::ranges::find(updated, std::pair(op.layer, op.subject));
+        ASSERT_NE(own, updated.end()) << describe(op);
+        EXPECT_TRUE(updated.end() - own > 2 || std::ssize(updated) == parameters) << describe(op);
+      }
+    }
+    EXPECT_GE(decoded, 4U * 4U);
+  }
 }
 
 // Nothing of compute waits for an exchange but its own sum, which stands behind the next layer's encodings.

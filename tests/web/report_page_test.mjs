@@ -299,6 +299,30 @@ await check("a bench is drawn as bandwidth over size", async () => {
   await page.close();
 });
 
+await check("losses of a compressed run are drawn beside uncompressed ones", async () => {
+  const plain = { version: "1", policies: { ddp: { step_s: 1, losses: [4, 3, 2.5, 2] } } };
+  const coded = { version: "1", layout: { compress: { gradients: "int8", min_elements: 1 } },
+                  policies: { ddp: { step_s: 1, losses: [4, 3.5, 3, 2.2], compression_errors: [0.01, 0.1, 0.1, 0.1] } } };
+  const files = Object.entries({ plain, coded }).map(([name, content]) => {
+    const file = path.join(folder, `${name}.json`);
+    fs.writeFileSync(file, JSON.stringify(content));
+    return file;
+  });
+  const { page, noticed } = await open_page(browser, make_page("losses.html", ...files));
+  const curves = await page.$$eval("#losses polyline", (found) => found.map((line) => line.getAttribute("points").split(" ").map((point) => point.split(",").map(Number))));
+  assert.equal(curves.length, 3);  // two of losses, one of what was held back
+  const [first, second, errors] = curves;
+  // Losses are linear: the second step of one run lies half way between the first and the last of the other.
+  assert.ok(Math.abs(first[1][1] - (first[0][1] + first[3][1]) / 2) < 0.1);
+  assert.ok(Math.abs(second[2][1] - first[1][1]) < 0.1, "equal losses lie equally high");
+  assert.ok(Math.abs(first[1][0] - first[0][0] - (first[3][0] - first[0][0]) / 3) < 0.1, "steps are equally far apart");
+  assert.ok(errors[0][1] > errors[1][1] && errors[1][1] === errors[3][1]);
+  assert.match(await text_of(page, "#losses"), /gradients int8: \+10\.0 % at step 4 against .*uncompressed/);
+  await picture(page, "losses");
+  assert.deepEqual(noticed, []);
+  await page.close();
+});
+
 await check("names stay data", async () => {
   const { page, noticed } = await open_page(browser, make_page("summary.html", write_hostile_summary(folder)));
   assert.equal(await page.evaluate(() => window.hacked), undefined);

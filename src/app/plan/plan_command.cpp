@@ -79,7 +79,8 @@ void declare_plan_flags(Flags& flags) {
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
   flags.value("max-error", "X",
-              "with --compress auto: the largest relative error of an encoded gradient (default: 0.01)");
+              "with --compress auto, gradients, weights or all: the largest relative error of an encoding (default: "
+              "0.01)");
   declare_lengths_flag(flags);
   declare_sweep_flags(flags);
   declare_against_flags(flags);
@@ -89,15 +90,13 @@ void declare_plan_flags(Flags& flags) {
 // Predictions decide what is compressed; they are made with the first policy that needs no search.
 std::optional<CompressionChoice> decide_compression(const Flags& flags, const std::vector<std::string>& policies,
                                                     const Profile& profile, Inputs& inputs) {
-  const std::optional<double> max_error = error_of_chosen_compression(flags);
-  if (!max_error) return std::nullopt;
-  if (inputs.layout.zero > 1) {
-    fail("--compress auto: decides at --zero 0 and 1, not {}; give a format", inputs.layout.zero);
-  }
+  const std::optional<CompressionWish> wish = read_compression_wish(flags);
+  if (!wish) return std::nullopt;
   const bool takes_named = flags.given("policy") && !searches(policies.front());
   CompressionChoice choice =
-      choose_compression(inputs, profile, *max_error, takes_named ? policies.front() : "priority");
+      choose_compression(inputs, profile, wish->max_error, takes_named ? policies.front() : "priority", wish->budget);
   inputs.layout.compress = choice.best().compress;
+  inputs.layout.compress_weights = choice.best().weights;
   return choice;
 }
 
@@ -113,10 +112,26 @@ std::optional<DeviceMapChoice> decide_device_map(const Flags& flags, const std::
   return choice;
 }
 
-void print_compression(const CompressionChoice& choice, bool all, std::ostream& out) {
-  out << fmt::format("--compress auto: {}\n", compression_choice_line(choice));
+void print_compression(const CompressionChoice& choice, const std::string& flag, bool all, std::ostream& out) {
+  out << fmt::format("--compress {}: {}\n", flag, compression_choice_line(choice));
   if (all) out << compression_options_text(choice);
   out << "\n";
+}
+
+nlohmann::ordered_json compression_options_json(const CompressionChoice& choice) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const CompressionOption& option : choice.options) {
+    nlohmann::ordered_json row{{"compress", compression_flag_of(option)}, {"error", option.error()}};
+    if (option.step_s > 0) {
+      if (option.encodes()) row["compress_min"] = option.compress.min_elements;
+      row["sent_bytes"] = option.sent.value;
+      row["step_s"] = option.step_s;
+    }
+    row["allowed"] = option.is_allowed;
+    list.push_back(row);
+  }
+  list[choice.chosen]["chosen"] = true;
+  return list;
 }
 
 // Of Megatron's flags that none of the policies reads.
@@ -181,8 +196,9 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const PlanFileOptions file_options = read_plan_file_options(flags);
   std::vector<std::string> policies = read_policies(flags);
   const std::vector<std::int64_t> lengths = read_lengths(flags);
-  if (error_of_chosen_compression(flags) && (flags.given("sweep") || !lengths.empty())) {
-    fail("--compress auto: is not for --{}; give a format", lengths.empty() ? "sweep" : "lengths");
+  const std::optional<CompressionWish> wish = read_compression_wish(flags);
+  if (wish && (flags.given("sweep") || !lengths.empty())) {
+    fail("--compress {}: is not for --{}; give a format", wish->flag, lengths.empty() ? "sweep" : "lengths");
   }
   if (!lengths.empty()) {
     for (const char* other : {"sweep", "explain", "explain-full"}) {
@@ -224,6 +240,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   add_launch_gain(json, gain);
   add_ignored_flags(json, ignored);
   if (compression) json["compression"] = compression_choice_line(*compression);
+  if (compression && explains(flags)) json["compression_options"] = compression_options_json(*compression);
   if (devices) json["device_map"] = device_map_line(*devices);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) {
@@ -234,7 +251,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     out << json_text(json, 2) << "\n";
   } else {
     if (devices) out << fmt::format("--device-map auto: {}\n\n", device_map_line(*devices));
-    if (compression) print_compression(*compression, explains(flags), out);
+    if (compression) print_compression(*compression, wish->flag, explains(flags), out);
     print_explained(flags, study, explained, launch_gain_line(gain), out);
     if (!choices.empty()) out << collective_choice_text(choices);
     if (!movers.empty()) out << mover_text(movers);

@@ -51,6 +51,8 @@ struct Parameter {
   ValueId weight = {};                     // whole, or this rank's shard under ZeRO-3
   ValueId gradient = {};                   // accumulated over the step; this rank's shard under ZeRO-2 and 3
   ValueId encoded = {};                    // this rank's shard of the weight, where shards are gathered encoded
+  ValueId codes = {};                      // all shards of it, which ZeRO-1 and 2 gather once a step
+  ValueId updated = {};                    // what the update writes: the weight, or a shard that is gathered into it
   // PowerSGD: what its later steps read, once the first one is there.
   ValueId whole_gradient = {}, error = {}, basis = {}, left_factor = {};
   ValueId direction = {};  // what the update follows instead of the gradient, under K-FAC
@@ -131,7 +133,9 @@ class ClassBuilder {
   // What ZeRO++ adds (zero_plus_plus.cpp).
   void keep_secondary(ParameterIndex index, ValueId whole);
   bool has_encoded_weight(std::int64_t elements, GroupKind group) const;
-  void encode_weight(const Parameter& p);
+  void encode_weight(const Parameter& p, ValueId shard);
+  void gather_updated(const Parameter& p);
+  void decode_updated(const Parameter& p);
   void gather_encoded(const Parameter& p, Phase when, Role role, ValueId whole);
   bool exchanges_gradient(const Parameter& p) const;
   void exchange_gradient(const Parameter& p, ValueId whole, Role role);
@@ -146,7 +150,7 @@ class ClassBuilder {
   OpKey code_key(OpKind kind, CompressionFormat format, ElementType dtype, std::array<std::int64_t, 3> sizes) const;
   void emit_updates();
   ValueId emit_norm(const std::vector<ValueId>& gradients);
-  void emit_update(const Parameter& p, ValueId gradient, ValueId norm);
+  void emit_update(Parameter& p, ValueId gradient, ValueId norm);
   std::int64_t shards(GroupKind group) const;
 
   // Micro-batches of a layer group, or slices of a sequence, take turns: runs `build` for each of them.

@@ -42,6 +42,12 @@ ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<Gr
                       .shape = {encoded_bytes(layout_.compress_weights, shard).value},
                       .kind = ValueKind::parameter,
                       .dtype = ElementType::u8});
+    if (layout_.zero < 3) {
+      p.codes = once({.name = name + ".weight.codes",
+                      .shape = {graph_.value(p.encoded).elements() * n},
+                      .kind = ValueKind::parameter,
+                      .dtype = ElementType::u8});
+    }
   }
   parameters_.push_back(p);
   by_role_[{layer_, role}] = parameters_.size() - 1;
@@ -182,7 +188,7 @@ ValueId ClassBuilder::emit_norm(const std::vector<ValueId>& gradients) {
 }
 
 // `norm` is given where gradients are clipped.
-void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId norm) {
+void ClassBuilder::emit_update(Parameter& p, ValueId gradient, ValueId norm) {
   const std::int64_t n = shards(p.group);
   const std::int64_t own = layout_.zero >= 1 ? (p.elements + n - 1) / n : p.elements;
   const std::string name = label(name_of(p.role));
@@ -200,20 +206,21 @@ void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId nor
   key.dtype = layout_.precision;
   key.dims = {own, size_of(layout_.grad_dtype).value + 2 * state_width + (master ? 1 : 2) * width(), 0, 0, 0, 0};
   std::vector<Read> reads{{Operand::gradient, gradient}, {Operand::optimizer_state, state, 1}};
-  if (!master) reads.push_back({Operand::weight, p.weight, 1});
+  const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
+  p.updated =
+      gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter, zero_sharding(p.group, true)}) : p.weight;
+  // What is gathered encoded is rounded, and the update goes on from what is not.
+  if (!master) reads.push_back({Operand::weight, p.encoded.valid() ? p.updated : p.weight, 1});
   if (norm.valid()) reads.push_back({Operand::square_sum, norm});
   if (p.direction.valid()) reads.push_back({Operand::direction, p.direction});
-  const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
-  const ValueId updated =
-      gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter, zero_sharding(p.group, true)}) : p.weight;
   add(Role::update, Phase::optimizer, key, std::move(reads),
-      {{Operand::weight, updated}, {Operand::optimizer_state, state}})
+      {{Operand::weight, p.updated}, {Operand::optimizer_state, state}})
       .per_micro_batch = false;
   graph_.operations.back().subject = p.role;
-  if (p.encoded.valid()) encode_weight(p);
-  if (gathers) {
+  if (p.encoded.valid() && !gathers) encode_weight(p, p.updated);
+  if (gathers && !p.encoded.valid()) {
     transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, own * n,
-             {{Operand::payload, updated}}, {{Operand::payload, p.weight}}, p.role)
+             {{Operand::payload, p.updated}}, {{Operand::payload, p.weight}}, p.role)
         .per_micro_batch = false;
   }
 }
@@ -246,6 +253,15 @@ void ClassBuilder::emit_updates() {
   for_factors([&](std::size_t i) { reduce_curvature(i); });
   for_factors([&](std::size_t i) { precondition(i, reduced[i]); });
   for_parameters([&](std::size_t i) { emit_update(parameters_[i], reduced[i], norm); });
+  // One of these after the other for all parameters: what is merged stands where the first of it stood.
+  const auto for_codes = [&](auto emit) {
+    for_parameters([&](std::size_t i) {
+      if (parameters_[i].codes.valid()) emit(parameters_[i]);
+    });
+  };
+  for_codes([&](const Parameter& p) { encode_weight(p, p.updated); });
+  for_codes([&](const Parameter& p) { gather_updated(p); });
+  for_codes([&](const Parameter& p) { decode_updated(p); });
   for_factors([&](std::size_t i) { invert_curvature(i); });
   layer_ = -1;
 }

@@ -1,6 +1,7 @@
 // What ZeRO++ (Wang et al. 2023) adds to ZeRO 2 and 3.
 //   hpZ   a layer's forward leaves a share of its parameters in a small group, from which backward gathers
-//   qwZ   shards of parameters are encoded behind the update, gathered so, and decoded behind every gather
+//   qwZ   shards of parameters are encoded behind the update, gathered so, and decoded behind every gather. ZeRO 1 and
+//         2, which gather once a step, do the same; the update goes on from shards that are not rounded
 //   qgZ   gradients are encoded and exchanged instead of reduced and scattered. With N members in a node and G nodes:
 //         encode N * G shards, all_to_all in the node, add up N summands of G shards, encode these, all_to_all between
 //         nodes, add up G summands of the own shard. Where there is one level: the second half is left out. Where
@@ -23,7 +24,7 @@ void ClassBuilder::keep_secondary(ParameterIndex index, ValueId whole) {
 }
 
 bool ClassBuilder::has_encoded_weight(std::int64_t elements, GroupKind group) const {
-  return layout_.zero == 3 && layout_.encodes_weights() && elements >= layout_.compress.min_elements &&
+  return layout_.zero > 0 && layout_.encodes_weights() && elements >= layout_.compress.min_elements &&
          shards(group) > 1;
 }
 
@@ -36,11 +37,11 @@ OpKey ClassBuilder::code_key(OpKind kind, CompressionFormat format, ElementType 
   return key;
 }
 
-void ClassBuilder::encode_weight(const Parameter& p) {
-  const std::int64_t shard = graph_.value(p.weight).elements();
+void ClassBuilder::encode_weight(const Parameter& p, ValueId shard) {
+  const std::int64_t elements = graph_.value(shard).elements();
   Operation& op = add(Role::param_encode, Phase::optimizer,
-                      code_key(OpKind::encode, layout_.compress_weights, layout_.precision, {shard, 1, 0}),
-                      {{Operand::weight, p.weight}}, {{Operand::encoded, p.encoded}});
+                      code_key(OpKind::encode, layout_.compress_weights, layout_.precision, {elements, 1, 0}),
+                      {{Operand::weight, shard}}, {{Operand::encoded, p.encoded}});
   op.per_micro_batch = false;
   op.subject = p.role;
 }
@@ -57,6 +58,22 @@ void ClassBuilder::gather_encoded(const Parameter& p, Phase when, Role role, Val
       code_key(OpKind::decode, layout_.compress_weights, layout_.precision, {graph_.value(whole).elements(), n, 1}),
       {{Operand::encoded, codes}}, {{Operand::weight, whole}})
       .subject = role;
+}
+
+void ClassBuilder::gather_updated(const Parameter& p) {
+  const std::int64_t bytes = graph_.value(p.codes).elements();
+  transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, bytes,
+           {{Operand::payload, p.encoded}}, {{Operand::payload, p.codes}}, p.role)
+      .per_micro_batch = false;
+}
+
+void ClassBuilder::decode_updated(const Parameter& p) {
+  Operation& op =
+      add(Role::param_decode, Phase::optimizer,
+          code_key(OpKind::decode, layout_.compress_weights, layout_.precision, {p.elements, shards(p.group), 1}),
+          {{Operand::encoded, p.codes}}, {{Operand::weight, p.weight}});
+  op.per_micro_batch = false;
+  op.subject = p.role;
 }
 
 bool ClassBuilder::exchanges_gradient(const Parameter& p) const {

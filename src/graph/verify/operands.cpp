@@ -107,6 +107,7 @@ constexpr OperandRule kRules[] = {
     {OpKind::encode, Phase::weight_grad, {}, {gradient}, {}, {encoded}, {}},
     {OpKind::decode, Phase::forward, Role::param_decode, {encoded}, {}, {weight}, {}},
     {OpKind::decode, Phase::input_grad, Role::param_decode, {encoded}, {}, {weight}, {}},
+    {OpKind::decode, Phase::optimizer, Role::param_decode, {encoded}, {}, {weight}, {}},
     {OpKind::decode, Phase::weight_grad, {}, {encoded}, {}, {gradient}, {}},
     {OpKind::encode, Phase::optimizer, {}, {gradient, compression_error}, {}, {encoded, compression_error}, {}},
     {OpKind::decode, Phase::optimizer, {}, {encoded}, {}, {gradient}, {}},

@@ -86,6 +86,7 @@ namespace {
 
 // Factors of low rank are summed where they lie; what is exchanged or gathered arrives beside what is sent.
 bool carries_encoded(const Operation& op) {
+  if (op.role == Role::param_gather) return op.communication->format.type == ElementType::u8;
   return (op.role == Role::grad_exchange || op.role == Role::grad_gather) &&
          op.communication->collective != Collective::all_reduce;
 }

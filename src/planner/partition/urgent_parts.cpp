@@ -83,13 +83,15 @@ class ClassParts {
       gathers_by_layer_ = gathers_by_layer_ || (op.per_micro_batch && op.role == Role::param_gather);
       if (op.per_micro_batch) continue;
       if (op.role == Role::update) updates_[unit_of(op)].push_back(make_id<OpId>(i));
+      gathers_encoded_ = gathers_encoded_ || carries_codes(op);
+      if (carries_codes(op)) continue;  // each travels alone and whole
       if (op.role == Role::grad_reduce || op.role == Role::shard_reduce || op.role == Role::param_gather) {
         transfers_[{op.role, op.communication->group}][unit_of(op)].push_back(make_id<OpId>(i));
       }
     }
     // Without transfers of a step there is nothing to update a layer early for; but at ZeRO 3 forward begins with the
     // first layer's gather, which waits for its update only.
-    updates_by_layer_ = !transfers_.empty() || (gathers_by_layer_ && apart_costs_little(cost));
+    updates_by_layer_ = !transfers_.empty() || gathers_encoded_ || (gathers_by_layer_ && apart_costs_little(cost));
   }
 
   using Kind = std::pair<Role, GroupKind>;
@@ -168,7 +170,7 @@ class ClassParts {
       for (const OpId id : unit) {
         const Operation& op = graph_.op(id);
         const ParameterName all{-1, Role::update};
-        const bool apart = updates_by_layer_ && !transfers_.empty();
+        const bool apart = updates_by_layer_ && (!transfers_.empty() || gathers_encoded_);
         const UnitName layer = updates_by_layer_ && !apart ? name : UnitName{};
         groups[{apart ? leader(parameter_of(op)) : all, layer, op.key.dims[1]}].push_back(id);
       }
@@ -180,7 +182,11 @@ class ClassParts {
 
   const StepGraph& graph_;
   ClassId rank_class_;
-  bool gathers_by_layer_ = false, updates_by_layer_ = true;
+  static bool carries_codes(const Operation& op) {
+    return op.role == Role::param_gather && op.communication->format.type == ElementType::u8;
+  }
+
+  bool gathers_by_layer_ = false, gathers_encoded_ = false, updates_by_layer_ = true;
   std::map<UnitName, Unit> updates_;
   std::map<ParameterName, ParameterName> leader_;  // of those that are updated together; absent: the parameter itself
   std::map<Kind, std::map<UnitName, Unit>> transfers_;

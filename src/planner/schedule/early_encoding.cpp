@@ -9,6 +9,7 @@
 
 #include "graph/op_lists.hpp"
 #include "planner/schedule/next_use.hpp"
+#include "planner/schedule/weight_codes.hpp"
 
 namespace weft {
 namespace {
@@ -189,7 +190,8 @@ class EarlyEncoding {
       if (op.role == Role::grad_merge || op.role == Role::grad_decode || op.role == Role::node_gather) {
         return clips ? decoded_for_norm : updates;
       }
-      return op.role == Role::update || op.role == Role::param_gather ? updates : norm;
+      return op.role == Role::update || op.role == Role::param_gather || codes_updated_weights(plan_, op) ? updates
+                                                                                                          : norm;
     };
     std::vector<OpId> sums_again;
     for (const OpId id : rest) {
@@ -211,10 +213,12 @@ class EarlyEncoding {
       const bool guards = role == Role::update || role == Role::grad_merge;
       if (guards && position_[id.index()] == last) guarded = std::min(guarded, ended_[id.index()]);
     }
+    const std::map<OpId, double> decodings = turns_of_decodings(plan_, rest, use_);
     const auto place_of = [&](OpId id) {
       const Operation& op = plan_.graph.op(id);
       const Stage stage = stage_of(op);
-      int turn = op.role == Role::node_gather ? 1 : op.role == Role::update ? 2 : op.role == Role::param_gather ? 4 : 0;
+      int turn = turn_of(op.role);
+      if (op.role == Role::param_decode) return std::tuple(stage, decodings.at(id), turn);
       const bool by_use = stage == updates && plan_.layout.zero > 0;
       double at = stage == norm || stage == late ? 0.0
                   : by_use                       ? static_cast<double>(use_[id.index()])
@@ -230,7 +234,7 @@ class EarlyEncoding {
     for (const OpId id : rest) {
       const Role role = plan_.graph.op(id).role;
       if (role == Role::grad_encode || role == Role::grad_merge || role == Role::grad_decode) {
-        plan_.issues[id].queue = extra_queue();
+        plan_.issues[id].queue = extra_queue_of(class_);
       }
     }
   }
@@ -239,6 +243,24 @@ class EarlyEncoding {
     std::int32_t last = -1;
     for (const OpId id : operations) last = std::max(last, position_[id.index()]);
     return last;
+  }
+
+  // What follows from one gradient stands in this order. Updates that must wait for others have turn 3.
+  static int turn_of(Role role) {
+    switch (role) {
+      case Role::node_gather:
+        return 1;
+      case Role::update:
+        return 2;
+      case Role::param_encode:
+        return 4;
+      case Role::param_gather:
+        return 5;
+      case Role::param_decode:
+        return 6;
+      default:
+        return 0;
+    }
   }
 
   bool is_begun(OpId id) const { return begun_.contains(id); }
@@ -255,14 +277,6 @@ class EarlyEncoding {
     };
     const Operation& exchange = writer_of(read_of(merge, Operand::encoded));
     return read_of(writer_of(read_of(exchange, Operand::payload)), Operand::gradient);
-  }
-
-  QueueId extra_queue() {
-    for (const QueueId q : class_.queues.ids()) {
-      if (class_.queues[q].kind == QueueKind::extra) return q;
-    }
-    class_.queues.push_back({"extra", QueueKind::extra});
-    return class_.queues.last_id();
   }
 
   // Cuts backward behind the gradients that are encoded or sent next, and the update before that.

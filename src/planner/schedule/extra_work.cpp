@@ -1,20 +1,9 @@
 #include "planner/schedule/extra_work.hpp"
 
 #include "planner/schedule/blocks.hpp"
+#include "planner/schedule/weight_codes.hpp"
 
 namespace weft {
-namespace {
-
-QueueId queue_for_bubbles(ClassPlan& plan) {
-  for (const QueueId q : plan.queues.ids()) {
-    if (plan.queues[q].kind == QueueKind::extra) return q;
-  }
-  plan.queues.push_back({"extra", QueueKind::extra});
-  return plan.queues.last_id();
-}
-
-}  // namespace
-
 bool is_extra_work(const Operation& op) {
   return op.role == Role::curvature || op.role == Role::inversion;
 }
@@ -28,7 +17,7 @@ void fill_bubbles(Plan& plan) {
     ClassPlan& of_class = plan.classes[op.rank_class];
     Issue& issue = plan.issues[id];
     if (is_extra_work(op)) {
-      issue.queue = queue_for_bubbles(of_class);
+      issue.queue = extra_queue_of(of_class);
     } else if (op.role == Role::curvature_reduce) {
       issue.queue = communication_queue(of_class, "curvature");
       issue.blocking = false;

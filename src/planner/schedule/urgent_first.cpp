@@ -10,6 +10,7 @@
 #include "planner/schedule/blocks.hpp"
 #include "planner/schedule/next_use.hpp"
 #include "planner/schedule/postpone.hpp"
+#include "planner/schedule/weight_codes.hpp"
 
 namespace weft {
 namespace {
@@ -90,6 +91,7 @@ class UrgentFirst {
   void order_class(ClassPlan& c, bool held) {
     std::vector<OpId>& update = block_of(c, BlockKind::update).operations;
     std::map<QueueId, std::vector<OpId>> queues;  // of reductions
+    const std::map<OpId, double> decodings = turns_of_decodings(plan_, update, use_);
     for (const OpId id : update) {
       const Operation& op = plan_.graph.op(id);
       const double use = use_[id.index()];
@@ -103,10 +105,13 @@ class UrgentFirst {
           place_[id.index()] = {2, use, 0};
           break;
         case Role::param_gather:
-          place_[id.index()] = {2, use, 1};
+          place_[id.index()] = {2, use, 2};
           break;
         case Role::param_encode:
-          place_[id.index()] = {3, use, 0};
+          place_[id.index()] = codes_updated_weights(plan_, op) ? Place{2, use, 1} : Place{3, use, 0};
+          break;
+        case Role::param_decode:
+          place_[id.index()] = {2, decodings.at(id), 3};
           break;
         default:
           place_[id.index()] = {1, 0, 0};  // as the graph has them
@@ -195,12 +200,8 @@ class UrgentFirst {
 void update_beside(Plan& plan) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
-    IdVector<QueueId, Queue>& queues = plan.classes[op.rank_class].queues;
-    if (op.role != Role::update) continue;
-    const auto extra =
-        std::find_if(queues.begin(), queues.end(), [](const Queue& q) { return q.kind == QueueKind::extra; });
-    plan.issues[i].queue = make_id<QueueId>(extra - queues.begin());
-    if (extra == queues.end()) queues.push_back({"extra", QueueKind::extra});
+    if (op.role != Role::update && !codes_updated_weights(plan, op)) continue;
+    plan.issues[i].queue = extra_queue_of(plan.classes[op.rank_class]);
   }
 }
 
