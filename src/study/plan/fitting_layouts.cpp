@@ -123,7 +123,10 @@ void add_variants(const Layout& layout, int weight, std::vector<Variant>& varian
           if ((sequence && !splits) || (zero > 0 && !shards) || (recompute != Recompute::none && !again)) continue;
           Variant v{layout, weight};
           if (splits) v.layout.sequence_parallel = true;
-          if (shards) v.layout.zero = zero;
+          if (shards) {
+            v.layout.zero = zero;
+            v.layout.reduce_every = 0;
+          }
           if (again) v.layout.recompute = recompute;
           v.layout.micro_batch = rows;
           v.weight += (splits ? 1 : 0) + (shards ? std::max(1, 2 * zero - 2) : 0) + halvings +
