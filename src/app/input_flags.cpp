@@ -85,6 +85,10 @@ void declare_step_flags(Flags& flags) {
               "N micro-batches pass a layer before the next one begins: ZeRO 2 and 3 gather and reduce once for all of "
               "them (default: 1)",
               kLayout);
+  flags.value("reduce-every", "N|step|auto",
+              "gradients are reduced after every N micro-batches, or once a step; weft plan takes auto: what is faster "
+              "and fits (default: step for ZeRO 0 and 1, 1 for 2 and 3)",
+              kLayout);
   flags.value("slices", "N|N,N,...|auto",
               "sequences pass the pipeline in N slices, or in slices of so many tokens each; auto: by modelled cost "
               "(default: whole)",

@@ -130,6 +130,18 @@ std::vector<std::int64_t> read_slices(const Flags& flags, std::int64_t seq) {
                     : std::vector<std::int64_t>(static_cast<std::size_t>(count), seq / count);
 }
 
+// All micro-batches of a step are the step; of a single one nothing is added up before it is reduced.
+std::int64_t read_reduce_every(const Flags& flags, const Layout& layout) {
+  const auto text = flags.text("reduce-every");
+  if (!text || *text == "auto") return 0;
+  if (*text == "step") return Layout::kWholeStep;
+  const std::int64_t every = parse_integer(*text, "--reduce-every");
+  if (every < 1) fail("--reduce-every {}: must be step, auto, or a number of micro-batches from 1 on", every);
+  const std::int64_t all = layout.global_batch / std::max<std::int64_t>(1, layout.micro_batch * layout.dp);
+  if (every != all) return every;
+  return all > 1 ? Layout::kWholeStep : 0;
+}
+
 std::vector<Axis> read_mesh_order(const Flags& flags) {
   const auto order = flags.text("mesh-order");
   if (!order) return Layout{}.mesh_order;
@@ -347,6 +359,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
   l.zero_shards = read_zero_shards(flags, l.dp * l.cp);
   l.layer_group = flags.integer("layer-group", 1, kMaxNumber).value_or(1);
+  l.reduce_every = read_reduce_every(flags, l);
   l.slice_tokens = read_slices(flags, l.seq);
   l.warm_up_depth = flags.integer("warm-up-depth", 1, kMaxNumber).value_or(0);
   l.sequence_parallel = flags.is_set("sequence-parallel");
@@ -438,6 +451,9 @@ std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layo
 }
 
 Inputs read_inputs(const Flags& flags, bool searches_devices) {
+  if (flags.text("reduce-every") == "auto" && !searches_devices) {
+    fail("--reduce-every auto: weft plan decides it; give what it names");
+  }
   if (chooses_device_map(flags) && !searches_devices) {
     fail(
         "--device-map auto: only weft plan searches, for one layout; give it the devices that this found, or its plan "

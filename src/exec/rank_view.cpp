@@ -70,7 +70,7 @@ ElementPointer RankView::data(ValueId value, MicroBatch micro_batch) const {
 
 MicroBatch RankView::micro_batch_of_step(const Operation& operation, MicroBatch micro_batch) const {
   if (operation.turn < 0 || plan().layout.has_slices()) return micro_batch;
-  return make_id<MicroBatch>(micro_batch.value * plan().layout.layer_group + operation.turn);
+  return make_id<MicroBatch>(micro_batch.value * plan().layout.group_size() + operation.turn);
 }
 
 std::vector<ElementRange> RankView::positions_held(const Operation& operation) const {

@@ -37,6 +37,7 @@ ordered_json run_to_json(const RunRecord& record) {
                        {"steps", record.losses.size()},
                        {"losses", record.losses}};
   if (record.layout.layer_group > 1) json["layer_group"] = record.layout.layer_group;
+  if (record.layout.reduce_every != 0) json["reduce_every"] = reduce_every_in_words(record.layout);
   if (record.layout.has_slices()) json["slice_tokens"] = record.layout.slice_tokens;
   if (record.layout.warm_up_depth > 0) json["warm_up_depth"] = record.layout.warm_up_depth;
   if (record.layout.zero_shards > 0) json["zero_shards"] = record.layout.zero_shards;

@@ -122,6 +122,28 @@ void validate_layer_group(const Layout& l, const Transformer& model) {
   }
 }
 
+void validate_reduce_every(const Layout& l, const Transformer& model) {
+  if (l.reduce_every == 0) return;
+  const std::string every = reduce_every_in_words(l);
+  if (l.reduce_every != Layout::kWholeStep) require_positive("--reduce-every", l.reduce_every);
+  if (l.compress.is_on()) fail("--reduce-every {}: is not for compressed gradients (--compress gradients=...)", every);
+  if (l.kfac_interval > 0) fail("--reduce-every {}: is not for K-FAC (--kfac-interval)", every);
+  if (l.has_slices()) fail("--reduce-every {}: is not for --slices", every);
+  if (l.layer_group > 1) {
+    fail("--reduce-every {}: is not for --layer-group {}, which reduces once for each group", every, l.layer_group);
+  }
+  if (l.reduction_group() == 1) return;
+  if (l.micro_batches() % l.reduce_every != 0) {
+    fail("--reduce-every {}: does not divide the {} micro-batches of a step", every, l.micro_batches());
+  }
+  if (l.pp > 1) fail("--reduce-every {}: with --pp {} must be 1 or step", every, l.pp);
+  if (model.experts) {
+    fail("--reduce-every {}: must be 1 or step for models with experts, and {} has {}", every, model.name,
+         model.experts->count);
+  }
+  if (l.zero_secondary > 0) fail("--reduce-every {}: with --zero-secondary must be 1 or step", every);
+}
+
 void validate_batches(const Layout& l, const Transformer& model) {
   require_positive("--micro-batch", l.micro_batch);
   require_positive("--global-batch", l.global_batch);
@@ -357,6 +379,11 @@ ElementRange Layout::slice(std::int64_t index) const {
   return {first, first + *end};
 }
 
+std::string reduce_every_in_words(const Layout& layout) {
+  if (layout.reduce_every == 0) return {};
+  return layout.reduce_every == Layout::kWholeStep ? "step" : fmt::format("{}", layout.reduce_every);
+}
+
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {
   validate_degrees(layout, devices);
   validate_numbers(layout);
@@ -367,6 +394,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_tensor_parallel(layout, model);
   validate_batches(layout, model);
   validate_layer_group(layout, model);
+  validate_reduce_every(layout, model);
   validate_sizes(layout, model);
   validate_pipeline(layout, model);
   validate_warm_up(layout);

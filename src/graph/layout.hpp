@@ -1,6 +1,7 @@
 // How a model is laid out over ranks: degrees of parallelism, batches, sharding. The same for every policy.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -73,6 +74,11 @@ struct Layout {
   // ZeRO 2 and 3 gather a layer's parameters and reduce its gradients once for all of them. Operations of the graph
   // are there once for each of them, and the graph repeats for every group.
   std::int64_t layer_group = 1;
+  // Micro-batches whose gradients a rank adds up by itself before they are reduced over data-parallel ranks; 0: as the
+  // ZeRO stage has it, all of a step at 0 and 1, one micro-batch (or layer group) at 2 and 3. More than one and less
+  // than all of them pass the model one after the other as turns of a group, and the graph repeats for every group.
+  std::int64_t reduce_every = 0;
+  static constexpr std::int64_t kWholeStep = -1;  // as a value of reduce_every
   // Tokens of each slice of a sequence. Slices pass the pipeline one after the other, and the attention of each reads
   // the keys and values of those before it. Empty: sequences pass whole.
   std::vector<std::int64_t> slice_tokens = {};
@@ -110,7 +116,13 @@ struct Layout {
   // Returns whether there are all-to-alls before and after the experts.
   bool experts_exchange_slots() const { return ep > 1 && expert_exchange != ExpertExchange::gathered; }
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
-  std::int64_t layer_groups() const { return micro_batches() / layer_group; }
+  // Returns how often the graph repeats in a step: once for every micro-batch, or for every group of them.
+  std::int64_t layer_groups() const { return micro_batches() / group_size(); }
+  std::int64_t reduction_group() const { return std::max<std::int64_t>(reduce_every, 1); }
+  std::int64_t group_size() const { return layer_group * reduction_group(); }  // one of the two is 1
+  // Returns whether ranks add up all gradients of a step before they reduce them; else they add up what was reduced,
+  // each in its shard.
+  bool reduces_once_a_step() const { return reduce_every == 0 ? zero < 2 : reduce_every == kWholeStep; }
   std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
   bool has_slices() const { return !slice_tokens.empty(); }
   std::int64_t slices() const { return has_slices() ? static_cast<std::int64_t>(slice_tokens.size()) : 1; }
@@ -127,6 +139,9 @@ struct Layout {
 inline bool has_dropout(const Transformer& model, const Layout& layout) {
   return model.positions == Positions::learned && layout.dropout;
 }
+
+// As --reduce-every takes it; empty where the ZeRO stage decides.
+std::string reduce_every_in_words(const Layout& layout);
 
 // Throws Error naming the flag, the value and what is allowed.
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices);

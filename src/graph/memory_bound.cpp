@@ -77,7 +77,7 @@ std::int64_t state_of(std::int64_t elements, const Layout& layout) {
   const std::int64_t shard = (elements + layout.shards() - 1) / layout.shards();
   const std::int64_t width = size_of(layout.precision).value;
   return (layout.zero == 3 ? shard : elements) * width +
-         (layout.zero >= 2 ? shard : elements) * size_of(layout.grad_dtype).value +
+         (layout.reduces_once_a_step() ? elements : shard) * size_of(layout.grad_dtype).value +
          (layout.zero >= 1 ? shard : elements) * (layout.precision == ElementType::fp32 ? 8 : 12);
 }
 

@@ -85,6 +85,11 @@ ordered_json layout_to_json(const Layout& layout) {
     result["compress"] = std::move(compress);
   }
   if (layout.layer_group > 1) result["layer_group"] = layout.layer_group;
+  if (layout.reduce_every == Layout::kWholeStep) {
+    result["reduce_every"] = "step";
+  } else if (layout.reduce_every > 0) {
+    result["reduce_every"] = layout.reduce_every;
+  }
   if (layout.has_slices()) result["slice_tokens"] = layout.slice_tokens;
   if (layout.kfac_interval > 0) result["kfac_interval"] = layout.kfac_interval;
   if (layout.warm_up_depth > 0) result["warm_up_depth"] = layout.warm_up_depth;
@@ -128,6 +133,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
                                              "zero_shards",
                                              "zero_secondary",
                                              "layer_group",
+                                             "reduce_every",
                                              "compress",
                                              "slice_tokens",
                                              "warm_up_depth",
@@ -149,6 +155,11 @@ Layout layout_from_json(const json& value, const std::string& where) {
   layout.zero_shards = object.has("zero_shards") ? object.integer("zero_shards", 1, kMaxDegree) : 0;
   layout.zero_secondary = object.has("zero_secondary") ? object.integer("zero_secondary", 1, kMaxDegree) : 0;
   layout.layer_group = object.integer_or("layer_group", layout.layer_group, 1, kMaxDegree);
+  if (object.has("reduce_every")) {
+    const bool whole_step = value.at("reduce_every").is_string();
+    if (whole_step && object.string("reduce_every") != "step") object.reject("reduce_every", "a number, or 'step'");
+    layout.reduce_every = whole_step ? Layout::kWholeStep : object.integer("reduce_every", 1, kMaxDegree);
+  }
   if (object.has("compress")) read_compression(object.object("compress"), layout);
   layout.sequence_parallel = object.boolean_or("sequence_parallel", layout.sequence_parallel);
   layout.dropout = object.boolean_or("dropout", layout.dropout);

@@ -16,8 +16,9 @@ namespace weft {
 
 // How many layers ZeRO 2 and 3 hold whole beside the one in use (schedule/overlap_zero.hpp).
 struct LayersHeld {
-  int prefetch = 1;          // layers whose parameters ZeRO 3 gathers ahead
-  int gradient_buffers = 2;  // layers whose whole gradients ZeRO 2 and 3 hold at a time
+  int prefetch = 1;            // layers whose parameters ZeRO 3 gathers ahead
+  bool ahead_of_pass = false;  // and whether the first of a pass are gathered before it begins
+  int gradient_buffers = 2;    // layers whose whole gradients ZeRO 2 and 3 hold at a time
   friend bool operator==(const LayersHeld&, const LayersHeld&) = default;
 };
 

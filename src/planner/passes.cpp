@@ -42,8 +42,10 @@ void order_urgent_first(PlanDraft& draft) {
 
 void weave(PlanDraft& draft) {
   const Overlap& overlap = draft.overlap;
+  // The gradients of a reduction group are all in memory at a time, and so limit no order.
+  const bool limits_gradients = overlap.beside.reductions && draft.plan.layout.reduction_group() == 1;
   const WeaveOptions options{.prefetch = overlap.beside.gathers ? overlap.held.prefetch : -1,
-                             .gradient_buffers = overlap.beside.reductions ? overlap.held.gradient_buffers : -1,
+                             .gradient_buffers = limits_gradients ? overlap.held.gradient_buffers : -1,
                              .within_layers = overlap.weave.within_layers,
                              .pairs_in_order = overlap.weave.pairs_in_order,
                              .free_weight_grads = overlap.weave.free_weight_grads,
@@ -63,6 +65,7 @@ void overlap_sharded(PlanDraft& draft) {
   overlap_sharded_traffic(draft.plan, {.gathers = overlap.beside.gathers,
                                        .reductions = overlap.beside.reductions,
                                        .prefetch = overlap.held.prefetch,
+                                       .ahead_of_pass = overlap.held.ahead_of_pass,
                                        .gradient_buffers = overlap.held.gradient_buffers});
   decode_beside(draft.plan);
 }

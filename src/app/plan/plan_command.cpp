@@ -34,6 +34,7 @@
 #include "study/plan/device_map_choice.hpp"
 #include "study/plan/fitting_layouts.hpp"
 #include "study/plan/plan_study.hpp"
+#include "study/plan/reduce_every_choice.hpp"
 
 namespace weft {
 namespace {
@@ -109,6 +110,16 @@ std::optional<DeviceMapChoice> decide_device_map(const Flags& flags, const std::
       choose_device_map(inputs, profile, takes_named ? policies.front() : "priority", !flags.given("stage-layers"));
   inputs.cluster.device_map = choice.search.best;
   if (!choice.stage_layers.empty()) inputs.layout.stage_layers = choice.stage_layers;
+  return choice;
+}
+
+// Predictions decide how often gradients are reduced; likewise.
+std::optional<ReduceEveryChoice> decide_reduce_every(const Flags& flags, const std::vector<std::string>& policies,
+                                                     const Profile& profile, Inputs& inputs) {
+  if (flags.text("reduce-every") != "auto") return std::nullopt;
+  const bool takes_named = flags.given("policy") && !searches(policies.front());
+  ReduceEveryChoice choice = choose_reduce_every(inputs, profile, takes_named ? policies.front() : "priority");
+  inputs.layout.reduce_every = choice.options[choice.chosen].reduce_every;
   return choice;
 }
 
@@ -221,6 +232,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   Inputs inputs = read_searched_inputs(flags, err, true);
   const std::optional<DeviceMapChoice> devices = decide_device_map(flags, policies, profile, inputs);
   const std::optional<CompressionChoice> compression = decide_compression(flags, policies, profile, inputs);
+  const std::optional<ReduceEveryChoice> reduced = decide_reduce_every(flags, policies, profile, inputs);
   PlanStudy study = study_plan(inputs, policies, profile, progress_bars(terminal_of(err)));
   const bool fits = study.policies[study.best].fits;
   if (!fits) study.would_fit = find_fitting_layouts(study, profile);
@@ -241,6 +253,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   add_ignored_flags(json, ignored);
   if (compression) json["compression"] = compression_choice_line(*compression);
   if (compression && explains(flags)) json["compression_options"] = compression_options_json(*compression);
+  if (reduced) json["reduce_every"] = reduce_every_line(*reduced);
   if (devices) json["device_map"] = device_map_line(*devices);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) {
@@ -251,6 +264,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     out << json_text(json, 2) << "\n";
   } else {
     if (devices) out << fmt::format("--device-map auto: {}\n\n", device_map_line(*devices));
+    if (reduced) out << fmt::format("--reduce-every auto: {}\n\n", reduce_every_line(*reduced));
     if (compression) print_compression(*compression, wish->flag, explains(flags), out);
     print_explained(flags, study, explained, launch_gain_line(gain), out);
     if (!choices.empty()) out << collective_choice_text(choices);

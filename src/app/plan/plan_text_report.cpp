@@ -177,6 +177,9 @@ std::string study_heading(const PlanStudy& study, bool links) {
   if (study.inputs.model.experts) text += fmt::format("  ep {}  etp {}  edp {}", l.ep, l.etp, l.edp());
   text += fmt::format("  |  {} micro-batches of {}, sequence {}", l.micro_batches(), l.micro_batch, l.seq);
   if (l.layer_group > 1) text += fmt::format(", in layer groups of {}", l.layer_group);
+  if (l.reduce_every == Layout::kWholeStep) text += ", gradients reduced once a step";
+  if (l.reduce_every == 1) text += ", gradients reduced in every one";
+  if (l.reduce_every > 1) text += fmt::format(", gradients reduced every {}", l.reduce_every);
   if (l.warm_up_depth > 0) text += fmt::format(", warm-up {} deep", l.warm_up_depth);
   if (l.has_slices()) text += fmt::format(", in slices of {}", fmt::join(l.slice_tokens, ", "));
   text += fmt::format("  |  zero {}", l.zero);

@@ -131,6 +131,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"zero-replicas", {"2", {{"zero", "1"}}}},
       {"zero-secondary", {"2", {{"zero", "3"}, {"cluster", "local:4,nic=200Mb/s"}}}},
       {"layer-group", {"2", {{"zero", "2"}}}},
+      {"reduce-every", {"step", {{"zero", "2"}}}},
       {"slices", {"2", {{"pp", "2"}, {"layers", "4"}, {"micro-batch", "1"}}}},
       {"sequence-parallel", {"true", {{"tp", "2"}}}},
       {"dropout", {"0.3"}},

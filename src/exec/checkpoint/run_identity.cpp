@@ -83,6 +83,7 @@ std::string run_identity(const Transformer& model, const Layout& layout, const T
         {"micro_batch", layout.micro_batch}}}};
   // Named only where there is one: checkpoints from before it existed stay what they are.
   if (layout.layer_group > 1) identity["layout"]["layer_group"] = layout.layer_group;
+  if (layout.reduce_every != 0) identity["layout"]["reduce_every"] = reduce_every_in_words(layout);
   if (layout.has_slices()) identity["layout"]["slice_tokens"] = layout.slice_tokens;
   if (layout.warm_up_depth > 0) identity["layout"]["warm_up_depth"] = layout.warm_up_depth;
   if (layout.zero_shards > 0) identity["layout"]["zero_shards"] = layout.zero_shards;

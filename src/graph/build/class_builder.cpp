@@ -19,7 +19,7 @@ ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Tra
         std::accumulate(per_chunk.begin(), per_chunk.begin() + static_cast<std::ptrdiff_t>(g), std::int64_t{0});
     chunk_layers_.emplace_back(static_cast<std::int32_t>(first), static_cast<std::int32_t>(per_chunk[g]));
   }
-  turns_.resize(static_cast<std::size_t>(layout.layer_group * layout.slices()));
+  turns_.resize(static_cast<std::size_t>(layout.group_size() * layout.slices()));
   for (Turn& turn : turns_) {
     turn.saved.resize(chunk_layers_.size());
     turn.chunk_output.resize(chunk_layers_.size());
@@ -29,8 +29,15 @@ ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Tra
 
 void ClassBuilder::build() {
   const auto chunks = static_cast<std::int32_t>(layout_.vpp);
-  for (std::int32_t chunk = 0; chunk < chunks; ++chunk) forward_chunk(chunk);
-  for (std::int32_t chunk = chunks - 1; chunk >= 0; --chunk) backward_chunk(chunk);
+  const auto pass = [&] {
+    for (std::int32_t chunk = 0; chunk < chunks; ++chunk) forward_chunk(chunk);
+    for (std::int32_t chunk = chunks - 1; chunk >= 0; --chunk) backward_chunk(chunk);
+  };
+  if (layout_.reduction_group() == 1) {
+    pass();
+  } else {
+    for (only_turn_ = 0; only_turn_ < std::ssize(turns_); ++only_turn_) pass();
+  }
   finish_step();
 }
 

@@ -153,10 +153,13 @@ class ClassBuilder {
   void emit_update(Parameter& p, ValueId gradient, ValueId norm);
   std::int64_t shards(GroupKind group) const;
 
-  // Micro-batches of a layer group, or slices of a sequence, take turns: runs `build` for each of them.
+  // Micro-batches of a layer group, or slices of a sequence, take turns: runs `build` for each of them. Those of a
+  // reduction group pass the whole model one after the other, so that `build` runs for the one whose turn it is.
   template <typename Build>
   void in_turns(Build build) {
-    for (std::size_t t = 0; t < turns_.size(); ++t) build_turn(t, build);
+    for (std::size_t t = 0; t < turns_.size(); ++t) {
+      if (only_turn_ < 0 || only_turn_ == static_cast<std::int32_t>(t)) build_turn(t, build);
+    }
     turn_ = -1;
   }
   // Slices go back in reverse order.
@@ -347,7 +350,8 @@ class ClassBuilder {
     AttentionGrads key_grads;  // of a slice in the layer that backward is in: slices behind it add to them
   };
   std::vector<Turn> turns_;
-  std::int32_t turn_ = -1;  // Operation::turn of what is added now
+  std::int32_t turn_ = -1;       // Operation::turn of what is added now
+  std::int32_t only_turn_ = -1;  // of a reduction group, the one that passes the model now
 };
 
 }  // namespace weft

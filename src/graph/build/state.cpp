@@ -32,9 +32,9 @@ ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<Gr
                    ValueKind::parameter,
                    zero_sharding(group, layout_.zero == 3)});
   p.gradient = once({.name = name + ".grad",
-                     .shape = {layout_.zero >= 2 ? shard : elements},
+                     .shape = {layout_.reduces_once_a_step() ? elements : shard},
                      .kind = ValueKind::gradient,
-                     .sharding = zero_sharding(group, layout_.zero >= 2),
+                     .sharding = zero_sharding(group, !layout_.reduces_once_a_step()),
                      .dtype = layout_.grad_dtype},
                     true);
   if (has_encoded_weight(elements, group)) {
@@ -68,7 +68,7 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   const Read share = from_kept ? Read{Operand::payload, kept->second} : Read{Operand::payload, p.weight, 1};
   const std::int64_t elements = graph_.value(share.value).elements() * shards(group);
   const Role role = user.value_or(p.role);
-  const AsTurn all(turn_, kAllTurns);
+  const AsTurn all(turn_, layout_.layer_group > 1 ? kAllTurns : turn_);
   const ValueId whole = value({label(name_of(role)) + ".gathered", {elements}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
   if (p.encoded.valid() && !from_kept) {
@@ -82,7 +82,7 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   return {Operand::weight, whole};
 }
 
-// Returns where the micro-batches of a layer group add up a gradient, or where the only one leaves it.
+// Returns where the micro-batches of a group add up a gradient, or where the only one leaves it.
 ValueId ClassBuilder::whole_gradient(ParameterIndex index, Role role) {
   const Parameter& p = parameters_[index];
   const auto [found, is_new] = whole_gradients_.try_emplace({index, role});
@@ -92,18 +92,18 @@ ValueId ClassBuilder::whole_gradient(ParameterIndex index, Role role) {
                            .shape = {graph_.value(p.gradient).elements() * shards(p.group)},
                            .kind = ValueKind::gradient,
                            .dtype = layout_.grad_dtype});
-    graph_.values[found->second].accumulated = layout_.layer_group > 1;
+    graph_.values[found->second].accumulated = layout_.group_size() > 1;
   }
   return found->second;
 }
 
-// ZeRO-2 and 3 keep only a shard of the gradient, so the gradient of every micro-batch, or layer group, is reduced and
-// scattered at once.
+// Where ranks keep only a shard of the gradient (ZeRO 2 and 3 unless the layout says otherwise), the gradient of every
+// micro-batch, or group of them, is reduced and scattered at once.
 void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads) {
   const Parameter& p = parameters_[index];
   // A tied head accumulates under its own role into the embedding's gradient.
   const Role role = key.kind == OpKind::gemm && p.role == Role::embedding ? Role::head : p.role;
-  if (layout_.zero < 2 || shards(p.group) == 1) {
+  if (layout_.reduces_once_a_step() || shards(p.group) == 1) {
     add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, p.gradient}});
     return;
   }
@@ -148,9 +148,14 @@ ValueId ClassBuilder::reduce_gradient(Parameter& p, ValueId grad, Role stage) {
     return compress_gradient(p, grad, stage);
   }
   const std::int64_t n = shards(p.group);
-  if (n == 1 || layout_.zero >= 2 || stage != Role::grad_reduce) return grad;
-  if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, own);
+  if (n == 1 || stage != Role::grad_reduce) return grad;
   const std::int64_t shard = (p.elements + n - 1) / n;
+  if (!layout_.reduces_once_a_step()) {
+    // The update of ZeRO 0 needs the whole sum, which is gathered once, however often its shards were added to.
+    if (layout_.zero > 0) return grad;
+    return reduce(Collective::all_gather, p.group, ".grad.reduced", p.elements, shard * n);
+  }
+  if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, own);
   return reduce(Collective::reduce_scatter, p.group, ".grad.shard", shard, shard * n);
 }
 

@@ -97,6 +97,10 @@ class FeatureList {
            fmt::format("shards over {} ranks, {} replicas of them", layout_.shards(), layout_.shard_replicas()));
     add_if(layout_.zero_secondary > 0, Feature::zero_secondary,
            fmt::format("backward gathers parameters from {} ranks that keep them", layout_.zero_secondary));
+    add_if(layout_.reduce_every != 0, Feature::reduce_every,
+           layout_.reduce_every == Layout::kWholeStep
+               ? "gradients reduced once a step"
+               : fmt::format("gradients reduced after every {} micro-batches", layout_.reduce_every));
   }
 
   void add_numerics() {

@@ -33,6 +33,7 @@ enum class Feature : std::uint8_t {
   zero,
   zero_shards,
   zero_secondary,
+  reduce_every,
   precision,
   low_precision_products,
   gradient_type,

@@ -114,6 +114,7 @@ void store_sums_in_gradients(const Plan& plan, std::vector<ValueId>& storage) {
 }  // namespace
 
 std::vector<ValueId> find_storage(const Plan& plan) {
+  const bool gathers_sums = plan.layout.zero == 0 && !plan.layout.reduces_once_a_step();
   std::vector<ValueId> storage;
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) storage.push_back(make_id<ValueId>(i));
   for (const Operation& op : plan.graph.operations) {
@@ -121,7 +122,7 @@ std::vector<ValueId> find_storage(const Plan& plan) {
     for (const auto& [in, out] : carried_by(op)) {
       if (plan.graph.value(in).kind == ValueKind::scalar) continue;
       // A reduction ends where it began; a gather's own shard already lies inside the whole.
-      if (op.role == Role::param_gather) {
+      if (op.role == Role::param_gather || (gathers_sums && op.role == Role::grad_reduce)) {
         storage[in.index()] = out;
       } else {
         storage[out.index()] = in;

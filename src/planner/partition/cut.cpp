@@ -21,6 +21,7 @@ std::int32_t numbers_in_use(const StepGraph& graph) {
 // Says how a transfer with members in several classes is cut.
 struct JointCut {
   std::int64_t parts = 1;
+  bool growing = false;
   std::int32_t next_number = 0;  // of the second part; the others follow
   std::int32_t axis = kTokenAxis;
 };
@@ -38,7 +39,7 @@ class OperationCutter {
     }
     const OpId origin = op.origins.front().operation;
     for (std::int64_t i = 0; i < cut.parts; ++i) {
-      const Origin piece{origin, cut.axis, i, i + 1, cut.parts};
+      const Origin piece = piece_of(origin, cut, i);
       Operation part = is_own_piece(piece) ? reading_own_shard(whole_, op) : op;
       part.origins = {piece};
       part.part = static_cast<std::int32_t>(i);
@@ -54,7 +55,20 @@ class OperationCutter {
   }
 
  private:
+  static Origin piece_of(OpId origin, const JointCut& cut, std::int64_t part) {
+    if (!cut.growing) return {origin, cut.axis, part, part + 1, cut.parts};
+    const std::int64_t begin = part == 0 ? 0 : pieces_of_growing(part), end = pieces_of_growing(part + 1);
+    return {origin, cut.axis, begin, end, pieces_of_growing(cut.parts)};
+  }
+
   static std::int32_t transfer_of(const Operation& op) { return op.communication ? op.communication->transfer : -1; }
+
+  // Returns as many growing parts as are asked for, or 1.
+  std::int64_t possible_growing_parts(OpId origin) const {
+    const Operation& op = whole_.op(origin);
+    const std::int64_t parts = -std::int64_t{parts_[origin.index()]};
+    return !op.per_micro_batch && may_be_cut_into(whole_, op, pieces_of_growing(parts)) ? parts : 1;
+  }
 
   // Returns as many parts as are asked for, or the next smaller number into which the operation can be cut.
   std::int64_t possible_parts(OpId origin, std::int32_t axis) const {
@@ -69,7 +83,9 @@ class OperationCutter {
     if (const auto known = joint_.find(transfer); transfer >= 0 && known != joint_.end()) return known->second;
     const OpId origin = op.origins.front().operation;
     const std::int32_t axis = axes_.empty() ? kTokenAxis : axes_[origin.index()];
-    const JointCut cut{possible_parts(origin, axis), next_number_, axis};
+    const bool growing = parts_[origin.index()] < -1;
+    const JointCut cut{growing ? possible_growing_parts(origin) : possible_parts(origin, axis), growing, next_number_,
+                       axis};
     if (transfer >= 0) {
       joint_[transfer] = cut;
       next_number_ += static_cast<std::int32_t>(cut.parts) - 1;

@@ -78,6 +78,31 @@ TEST(Cut, LeavesBucketsAndTheUncutWhole) {
   EXPECT_EQ(cut_operations(apart, whole, one).operations, apart.operations);
 }
 
+// Of E elements in four growing parts: an eighth, an eighth, a quarter, a half.
+TEST(Cut, MakesPartsThatGrow) {
+  for (const int zero : {0, 1}) {
+    const StepGraph whole = test::build(test::request(test::small_gpt(1), parse_cluster("local:2"), {.zero = zero}));
+    const StepGraph graph = cut_all(whole, -4);
+    EXPECT_NO_THROW(verify_graph(graph));
+    std::map<OpId, std::vector<double>> parts;
+    for (const Operation& op : graph.operations) {
+      EXPECT_FALSE(op.per_micro_batch && is_part(op)) << describe(op);
+      if (is_part(op))
+        parts[op.origins.front().operation].push_back(static_cast<double>(op.communication->bytes.value));
+    }
+    EXPECT_GT(parts.size(), 4u);
+    for (const auto& [origin, bytes] : parts) {
+      ASSERT_EQ(bytes.size(), 4u);
+      const double all = static_cast<double>(whole.op(origin).communication->bytes.value);
+      EXPECT_EQ(bytes[0] + bytes[1] + bytes[2] + bytes[3], all);
+      const double rounding = 4 * 2 / all;  // an element of four bytes on each of two ranks
+      EXPECT_NEAR(bytes[0] / all, 0.125, rounding);
+      EXPECT_NEAR(bytes[1] / all, 0.125, rounding);
+      EXPECT_NEAR(bytes[3] / all, 0.5, rounding);
+    }
+  }
+}
+
 TEST(Cut, MakesNoMorePartsThanElements) {
   const StepGraph whole = test::build(test::request(test::small_gpt(1), parse_cluster("local:2"), {}));
   const StepGraph graph = cut_all(whole, 1'000'000);

@@ -26,4 +26,32 @@ std::vector<MergeSet> one_bucket_per_layer(const StepGraph& graph) {
   return sets;
 }
 
+namespace {
+
+bool is_of_attention(Role role) {
+  return role >= Role::attention_norm && role <= Role::attention_out;
+}
+
+}  // namespace
+
+std::vector<MergeSet> buckets_within_layers(const StepGraph& graph, bool single) {
+  std::vector<MergeSet> sets;
+  for (MergeSet& set : one_bucket_per_layer(graph)) {
+    const Operation& first = graph.op(set.members.front());
+    if (!first.per_micro_batch || !first.is_transfer() || first.layer < 0) {
+      sets.push_back(std::move(set));
+      continue;
+    }
+    if (single) continue;
+    MergeSet attention{{}, set.at_last}, rest{{}, set.at_last};
+    for (const OpId id : set.members) {
+      (is_of_attention(graph.op(id).subject) ? attention : rest).members.push_back(id);
+    }
+    for (MergeSet* part : {&attention, &rest}) {
+      if (part->members.size() > 1) sets.push_back(std::move(*part));
+    }
+  }
+  return sets;
+}
+
 }  // namespace weft

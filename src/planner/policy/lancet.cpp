@@ -13,8 +13,8 @@ Overlap lancet_overlap(const PlanRequest& request, const StepGraph& graph) {
   overlap.partition.layers = best_layer_cuts(graph, cost, true).cuts;
   overlap.beside.expert_parallel = overlap.order.parts_in_turn = overlap.order.reduce_in_gaps = true;
   const CutsFound backward = best_layer_cuts(graph, cost, false);
-  // ZeRO 2 and 3 hold the gradients of few layers at a time: theirs are not put off.
-  if (request.layout.zero >= 2) {
+  // Where gradients are reduced in every micro-batch, those of few layers are held at a time: they are not put off.
+  if (request.layout.zero == 3 || !request.layout.reduces_once_a_step()) {
     overlap.partition.layers = merge_cuts(overlap.partition.layers, backward.cuts);
     return overlap;
   }

@@ -115,7 +115,12 @@ class Blocks {
   std::int32_t slice_of(const Operation& op) const { return layout_.has_slices() ? op.turn : 0; }
   // Where backward is split, what makes gradients of weights has a block of its own.
   BlockKind kind_of(const Operation& op) const {
-    if (op.phase == Phase::forward && !is_of_layer_group_head(op, layout_)) return BlockKind::forward;
+    // The micro-batches of a reduction group go forward and at once backward, all of them in one block, so that each
+    // has the memory that the one before it had.
+    const bool passes_in_turns = layout_.reduction_group() > 1;
+    if (op.phase == Phase::forward && !passes_in_turns && !is_of_layer_group_head(op, layout_)) {
+      return BlockKind::forward;
+    }
     if (of(BlockKind::backward, op.chunk, slice_of(op)).valid()) return BlockKind::backward;
     return op.phase == Phase::weight_grad ? BlockKind::weight_grad : BlockKind::input_grad;
   }

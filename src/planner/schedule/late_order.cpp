@@ -249,9 +249,10 @@ class LateOrder {
 };
 
 bool allows_late(const Layout& layout, const ClusterSpec& cluster) {
-  return layout.zero < 2 && layout.pp == 1 && layout.vpp == 1 && layout.micro_batches() == 1 &&
-         layout.layer_group == 1 && !layout.has_slices() && layout.clip_grad == 0 && !layout.compress.is_on() &&
-         !layout.encodes_weights() && layout.kfac_interval == 0 && cluster.execution.runtime != Runtime::cuda;
+  return layout.zero < 3 && layout.reduces_once_a_step() && layout.pp == 1 && layout.vpp == 1 &&
+         layout.micro_batches() == 1 && layout.layer_group == 1 && !layout.has_slices() && layout.clip_grad == 0 &&
+         !layout.compress.is_on() && !layout.encodes_weights() && layout.kfac_interval == 0 &&
+         cluster.execution.runtime != Runtime::cuda;
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ class LayerOrderOfClass {
 }  // namespace
 
 bool allows_layer_order(const Layout& layout) {
-  return layout.pp == 1 && layout.vpp == 1 && layout.micro_batches() > 1 && layout.zero < 2;
+  return layout.pp == 1 && layout.vpp == 1 && layout.micro_batches() > 1 && layout.zero < 3 &&
+         layout.reduces_once_a_step();
 }
 
 void order_by_layers(Plan& plan, const LayerOrder& choice) {

@@ -21,7 +21,7 @@ class BlockOverlap {
     for (std::size_t i = 0; i < block.operations.size(); ++i) position_[block.operations[i].index()] = i;
   }
 
-  void prefetch(std::size_t depth) {
+  void prefetch(std::size_t depth, bool ahead_of_pass) {
     const std::vector<ShardedUnit> units = this->units().gathers;
     if (units.empty()) return;
     for (const OpId gather : units[0].transfers) plan_.issues[gather.index()].blocking = true;
@@ -33,21 +33,29 @@ class BlockOverlap {
     for (const ShardedUnit& unit : units) last_readers.push_back(last_reader(unit));
     const std::size_t first = of_kept.valid() ? 0 : 1;  // of those that are not waited for on the spot
     const OpId begun = of_kept.valid() ? first_computation() : units[0].transfers.back();
+    std::vector<OpId> issued_first;
     std::map<std::size_t, std::vector<OpId>> issued_after;  // position
     for (std::size_t u = first; u < units.size(); ++u) {
       const std::size_t held_before = u + 1 - first;
+      const bool waits = held_before > depth || !ahead_of_pass;
       const OpId until = held_before <= depth ? begun : last_readers[held_before - 1 - depth];
       for (const OpId gather : units[u].transfers) {
         plan_.issues[gather.index()].blocking = false;
-        plan_.waits.push_back({gather, until, 0});
-        issued_after[position_[until.index()]].push_back(gather);
+        if (waits) plan_.waits.push_back({gather, until, 0});
+        if (!waits && of_kept.valid()) {
+          issued_first.push_back(gather);
+        } else {
+          issued_after[position_[until.index()]].push_back(gather);
+        }
       }
     }
-    move(issued_after);
+    move(issued_first, issued_after);
   }
 
   void reduce_behind(std::size_t buffers) {
     const std::vector<ShardedUnit> units = this->units().reductions;
+    // All micro-batches of a reduction group add to the gradients of all units before the first of them is reduced.
+    if (plan_.layout.reduction_group() > 1) buffers = std::max<std::size_t>(units.size(), 1);
     for (std::size_t u = 0; u < units.size(); ++u) {
       // Units take the buffers in turns; the last one of an execution to have had this buffer.
       std::size_t last = units.size() - 1;
@@ -119,9 +127,9 @@ class BlockOverlap {
   }
 
   // Edges hold a gather back wherever it is issued; that it is issued when it may start is for whoever issues in order.
-  void move(const std::map<std::size_t, std::vector<OpId>>& issued_after) {
-    if (issued_after.empty()) return;
-    std::vector<OpId> operations;
+  void move(const std::vector<OpId>& issued_first, const std::map<std::size_t, std::vector<OpId>>& issued_after) {
+    if (issued_first.empty() && issued_after.empty()) return;
+    std::vector<OpId> operations = issued_first;
     for (std::size_t i = 0; i < block_.operations.size(); ++i) {
       const OpId id = block_.operations[i];
       const bool moves = plan_.graph.op(id).role == Role::param_gather && !plan_.issues[id.index()].blocking;
@@ -161,8 +169,10 @@ void overlap_sharded_traffic(Plan& plan, const ShardedOverlap& overlap) {
   for (ClassPlan& c : plan.classes) {
     for (IssueBlock& block : c.blocks) {
       if (block.operations.empty() || !plan.graph.op(block.operations.front()).per_micro_batch) continue;
-      if (overlap.gathers)
-        BlockOverlap(plan, block, writers, readers, position).prefetch(static_cast<std::size_t>(overlap.prefetch));
+      if (overlap.gathers) {
+        BlockOverlap(plan, block, writers, readers, position)
+            .prefetch(static_cast<std::size_t>(overlap.prefetch), overlap.ahead_of_pass && plan.layout.pp == 1);
+      }
       if (overlap.reductions)
         BlockOverlap(plan, block, writers, readers, position)
             .reduce_behind(static_cast<std::size_t>(overlap.gradient_buffers));

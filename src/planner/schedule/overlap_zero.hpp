@@ -15,6 +15,9 @@ struct ShardedOverlap {
   // units before it; the first unit of a block is waited for on the spot, the next `prefetch` follow it at once. Where
   // forward leaves the head whole, it is the first unit of backward, and nothing is waited for.
   int prefetch = 1;
+  // Whether the gathers that follow the first of a block at once wait for nothing but their queue, so that they may run
+  // under the end of the pass before. They then have memory of their own. Without a pipeline.
+  bool ahead_of_pass = false;
   // Whole gradients of this many units are in memory per block, at least 1. Those of a unit wait for the reduction of
   // the unit that had their buffer before, in the same execution of the block or in the previous one.
   int gradient_buffers = 2;

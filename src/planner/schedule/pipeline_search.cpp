@@ -240,7 +240,7 @@ std::optional<PipelineOrders> search_paired_pipeline(const PipelineProblem& prob
 
 PipelineOrders chosen_pipeline(const Plan& plan, const CostModel& cost, const PipelineChoice& choice, bool paired) {
   Layout layout = plan.layout;
-  layout.global_batch /= layout.layer_group;  // a group passes its blocks as one micro-batch does
+  layout.global_batch /= layout.group_size();  // a group passes its blocks as one micro-batch does
   if (choice.most_held > 0) {
     constexpr std::int64_t kVisits = 2'000'000;  // some tenths of a second
     const PipelineProblem problem = pipeline_problem(plan, cost);

@@ -180,7 +180,8 @@ class Postponer {
 }  // namespace
 
 void postpone_weight_grads(Plan& plan, const CostModel& cost) {
-  if (plan.layout.pp > 1 || plan.layout.vpp > 1 || plan.layout.clip_grad > 0 || plan.layout.zero > 1) return;
+  if (plan.layout.pp > 1 || plan.layout.vpp > 1 || plan.layout.clip_grad > 0) return;
+  if (plan.layout.zero > 2 || !plan.layout.reduces_once_a_step()) return;
   if (plan.layout.kfac_interval > 0) return;  // its factors are one step old already
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     const bool is_whole = std::any_of(plan.classes[c].blocks.begin(), plan.classes[c].blocks.end(),

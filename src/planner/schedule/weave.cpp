@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "graph/op_lists.hpp"
 #include "graph/operation_part.hpp"
@@ -134,12 +135,14 @@ class Weaver {
 
   void add_data(bool across_iterations) {
     const StepGraph& graph = plan_.graph;
-    std::map<std::pair<std::int32_t, Role>, std::vector<std::int32_t>> weight_readers;  // in backward
+    // In backward. The micro-batches of a reduction group come one after the other, each with gradients of its own.
+    const auto turn_of = [&](const Operation& op) { return plan_.layout.reduction_group() > 1 ? op.turn : -1; };
+    std::map<std::tuple<std::int32_t, Role, std::int32_t>, std::vector<std::int32_t>> weight_readers;
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       if (!operations_[i].valid()) continue;
       const Operation& op = graph.op(operations_[i]);
       const bool backward = op.phase == Phase::input_grad || op.phase == Phase::recompute;
-      if (backward && !op.communication) weight_readers[{op.layer, op.role}].push_back(number(i));
+      if (backward && !op.communication) weight_readers[{op.layer, op.role, turn_of(op)}].push_back(number(i));
       for (const Read& read : op.reads) {
         if (read.distance > 0 && !across_iterations) continue;
         const Slice slice = read_slice_of(graph, op, read.value);
@@ -155,7 +158,7 @@ class Weaver {
       if (!operations_[i].valid()) continue;
       const Operation& op = graph.op(operations_[i]);
       if (op.phase != Phase::weight_grad || op.communication) continue;
-      for (const std::int32_t reader : weight_readers[{op.layer, op.role}]) {
+      for (const std::int32_t reader : weight_readers[{op.layer, op.role, turn_of(op)}]) {
         problem_.edges.push_back({reader, number(i), 0});
       }
     }

@@ -1,6 +1,7 @@
 #include "planner/search/decisions.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "graph/substitute.hpp"
@@ -49,11 +50,15 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
   if (layout.kfac_interval > 0) values_[kFillBubbles] = {1, 0};
   if (layout.pp > 1) values_[kReceives] = {1, 0};
-  values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
-  values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
-  const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
-                        row_of(layout.schedule).may_pair && !layout.has_slices() && layout.warm_up_depth == 0 &&
-                        !(row_of(layout.schedule).searched && layout.vpp > 1);
+  values_[kPrefetch] = {1};
+  if (layout.zero == 3) values_[kPrefetch] = {1, 2, 3, 4, 0};
+  // Below 0: as many, and the first of a pass before it begins.
+  if (layout.zero == 3 && layout.pp == 1) values_[kPrefetch] = {1, 2, 3, 4, 0, -1, -2, -3, -4};
+  values_[kGradientBuffers] =
+      layout.reduces_once_a_step() ? std::vector<std::int64_t>{2} : std::vector<std::int64_t>{2, 3, 4};
+  const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 3 &&
+                        layout.reduces_once_a_step() && row_of(layout.schedule).may_pair && !layout.has_slices() &&
+                        layout.warm_up_depth == 0 && !(row_of(layout.schedule).searched && layout.vpp > 1);
   if (may_pair) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
   add_pipelines(layout);
@@ -91,6 +96,10 @@ void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& gra
   add_parts({});
   if (!has_data_parallel_traffic(graph) || request.layout.zero == 3) {
     buckets_.push_back({one_bucket_per_layer(graph), {}});
+    if (request.layout.zero == 3) {
+      // Parts of a layer's gather arrive while products read those before them.
+      for (const bool single : {false, true}) buckets_.push_back({buckets_within_layers(graph, single), {}});
+    }
     return;
   }
   for (const std::int64_t mib : {1, 4, 16, 64, 256}) {
@@ -155,7 +164,8 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   overlap.partition.parts = bucket.parts;
   overlap.partition.substitutions = legs_[value(decisions, kLegs)].rules;
   overlap.beside.reductions = overlap.beside.gathers = true;
-  overlap.held.prefetch = static_cast<int>(value(decisions, kPrefetch));
+  overlap.held.prefetch = std::abs(static_cast<int>(value(decisions, kPrefetch)));
+  overlap.held.ahead_of_pass = value(decisions, kPrefetch) < 0;
   overlap.held.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));
   overlap.beside.receives = value(decisions, kReceives) != 0;
   overlap.order.urgent_first = value(decisions, kUrgentFirst) != 0;

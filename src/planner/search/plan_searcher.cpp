@@ -52,7 +52,7 @@ std::int64_t some_more_micro_batches(const Layout& layout) {
 PlanRequest with_micro_batches(const PlanRequest& request, std::int64_t micro_batches) {
   PlanRequest result = request;
   result.layout.global_batch =
-      request.layout.dp * request.layout.micro_batch * request.layout.layer_group * micro_batches;
+      request.layout.dp * request.layout.micro_batch * request.layout.group_size() * micro_batches;
   return result;
 }
 

@@ -4,12 +4,14 @@
 
 #include "graph/operation_part.hpp"
 #include "graph/substitute.hpp"
+#include "planner/partition/cut.hpp"
 #include "planner/search/plan_searcher.hpp"
 
 namespace weft {
 namespace {
 
 constexpr std::int32_t kPartCounts[] = {1, 2, 3, 4, 8};
+constexpr std::int32_t kGrowingPartCounts[] = {-3, -4};  // as cut_operations takes them
 constexpr std::int64_t kFewVisits = 4'000;
 
 // Transfers of a step that travel together, and are carried out alike.
@@ -69,6 +71,20 @@ std::vector<PartitionChoice> choices_for(const StepGraph& graph, const Partition
   return choices;
 }
 
+// A unit that is better in parts may be better still in parts that grow.
+std::vector<PartitionChoice> growing_choices_for(const StepGraph& graph, const PartitionChoice& now,
+                                                 const TransferUnit& unit) {
+  const std::size_t first = unit.front().index();
+  if (unit.size() > 1 || now.parts.empty() || now.parts[first] == 1) return {};
+  const Substitution rule = now.substitutions.empty() ? Substitution::none : now.substitutions[first];
+  std::vector<PartitionChoice> choices;
+  for (const std::int32_t parts : kGrowingPartCounts) {
+    if (!may_be_cut_into(graph, graph.op(unit.front()), pieces_of_growing(-parts))) continue;
+    choices.push_back(with_unit(graph, now, unit, rule, parts));
+  }
+  return choices;
+}
+
 // Other orders of the same operations. What `urgent_first` updates beside compute finds nobody using it only where
 // weight gradients come behind those who read the weights.
 std::vector<Overlap> with_other_orders(const Overlap& overlap) {
@@ -101,7 +117,8 @@ Overlap with_single_transfers(Overlap overlap) {
 
 void PlanSearcher::add_refined(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes) {
   const std::size_t best = index_of_best(outcomes);
-  const bool is_whole_step = request_.layout.zero < 2 && request_.layout.pp == 1 && request_.layout.layer_group == 1;
+  const bool is_whole_step = request_.layout.zero < 3 && request_.layout.reduces_once_a_step() &&
+                             request_.layout.pp == 1 && request_.layout.layer_group == 1;
   if (!outcomes[best].can_run || extrapolates() || !is_whole_step || overlaps[best].weave.pairs) return;
   const Overlap found = overlaps[best];
   for (const Overlap& start : {found, with_single_transfers(found)}) {
@@ -126,13 +143,17 @@ std::pair<Overlap, PlanSearcher::Outcome> PlanSearcher::refine(Overlap best, dou
   for (bool better = true; better && budget > 0;) {
     better = try_all(with_other_orders(best));
     for (const TransferUnit& unit : transfer_units(graph_, best.partition)) {
-      std::vector<Overlap> candidates;
-      for (PartitionChoice& choice : choices_for(graph_, best.partition, unit)) {
-        if (choice == best.partition) continue;
-        candidates.push_back(best);
-        candidates.back().partition = std::move(choice);
-      }
-      better = try_all(candidates) || better;
+      const auto try_choices = [&](std::vector<PartitionChoice> choices) {
+        std::vector<Overlap> candidates;
+        for (PartitionChoice& choice : choices) {
+          if (choice == best.partition) continue;
+          candidates.push_back(best);
+          candidates.back().partition = std::move(choice);
+        }
+        return try_all(candidates);
+      };
+      better = try_choices(choices_for(graph_, best.partition, unit)) || better;
+      better = try_choices(growing_choices_for(graph_, best.partition, unit)) || better;
       if (budget < 0) break;
     }
   }

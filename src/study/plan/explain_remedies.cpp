@@ -132,6 +132,10 @@ class ChangeList {
     if (now().grad_dtype == ElementType::fp32 && now().precision != ElementType::fp32) {
       add(fmt::format("--grad-dtype {}", name_of(now().precision)), [](Layout& l) { l.grad_dtype = l.precision; });
     }
+    if (!now().reduces_once_a_step() && now().micro_batches() > 1 && now().layer_group == 1 &&
+        !now().compress.is_on()) {
+      add("--reduce-every step", [](Layout& l) { l.reduce_every = Layout::kWholeStep; });
+    }
     if (now().zero >= 2) shard_less();
     if (facts_of(policy_).buckets_by_bytes) {
       const double mib = 4 * inputs_.options.bucket_mib.value_or(25);

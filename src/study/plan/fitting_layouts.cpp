@@ -69,6 +69,7 @@ std::string changed_flags(const Layout& from, const Layout& to) {
   if (to.zero_shards != from.zero_shards) add(fmt::format("--zero-shards {}", to.zero_shards));
   if (from.zero_secondary > 0 && to.zero_secondary == 0) add("(no --zero-secondary)");
   if (to.layer_group != from.layer_group) add(fmt::format("--layer-group {}", to.layer_group));
+  if (from.reduce_every != 0 && to.reduce_every == 0) add("(no --reduce-every)");
   if (from.warm_up_depth > 0 && to.warm_up_depth == 0) add("(no --warm-up-depth)");
   if (from.has_slices() && !to.has_slices()) add("(no --slices)");
   if (to.recompute != from.recompute) add(fmt::format("--recompute {}", name_of(to.recompute)));
@@ -91,6 +92,9 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
     layout.zero_secondary = 0;
   }
   if (layout.pp > 1 || layout.micro_batches() % layout.layer_group != 0) layout.layer_group = 1;
+  if (layout.reduction_group() > 1 && (layout.pp > 1 || layout.micro_batches() % layout.reduce_every != 0)) {
+    layout.reduce_every = 0;
+  }
   if (layout.pp == 1) layout.slice_tokens.clear();
   if (layout.pp != now.pp) {
     layout.warm_up_depth = 0;
@@ -119,7 +123,10 @@ void add_variants(const Layout& layout, int weight, std::vector<Variant>& varian
           if ((sequence && !splits) || (zero > 0 && !shards) || (recompute != Recompute::none && !again)) continue;
           Variant v{layout, weight};
           if (splits) v.layout.sequence_parallel = true;
-          if (shards) v.layout.zero = zero;
+          if (shards) {
+            v.layout.zero = zero;
+            v.layout.reduce_every = 0;
+          }
           if (again) v.layout.recompute = recompute;
           v.layout.micro_batch = rows;
           v.weight += (splits ? 1 : 0) + (shards ? std::max(1, 2 * zero - 2) : 0) + halvings +

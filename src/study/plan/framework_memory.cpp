@@ -45,7 +45,7 @@ std::vector<MemoryTerm> framework_memory(const Framework& framework, const Plan&
   const ClassSizes sizes = sizes_of(plan, rank_class);
   const auto in_flight = static_cast<double>(std::max<std::int64_t>(1, use.peak.in_flight));
   const auto layers = static_cast<double>(std::min<std::int64_t>(std::ssize(sizes.layers), memory.layers_ahead));
-  const bool copies = plan.layout.dp * plan.layout.cp > 1 && plan.layout.zero < 2;
+  const bool copies = plan.layout.dp * plan.layout.cp > 1 && plan.layout.reduces_once_a_step();
   const double saved =
       in_flight * (memory.attention_bytes * sizes.attention + memory.activation_bytes * sizes.activation);
   const double loss = memory.logit_bytes * sizes.logits;

@@ -44,6 +44,7 @@ const std::vector<KeyRule>& rules() {
       {"zero-secondary", ValueType::integer},
       {"layer-group", ValueType::integer},
       {"zero-replicas", ValueType::integer},
+      {"reduce-every", ValueType::integer},
       {"sequence-parallel", ValueType::choice, 0, {"true", "false"}},
       {"recompute", ValueType::choice, 0, {"none", "selective", "full"}},
       {"attention", ValueType::choice, 0, {"flash", "unfused"}},
