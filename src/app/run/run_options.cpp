@@ -133,6 +133,8 @@ void read_graphs(const Flags& flags, RunOptions& options) {
   const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
   if (flags.given("graphs") && !on_gpus) fail("--graphs: is of --device cuda");
   if (on_gpus && flags.text("optimizer") == "kfac") fail("{}", kNoCurvature);
+  if (on_gpus && flags.given("extra"))
+    fail("--extra: is for processors; plans for GPUs are made, simulated and proven");
   options.graphs = static_cast<GraphWish>(flags.one_of("graphs", {"auto", "on", "off"}).value_or(0));
 }
 

@@ -32,6 +32,7 @@ void ClassBuilder::build() {
   for (std::int32_t chunk = 0; chunk < chunks; ++chunk) forward_chunk(chunk);
   for (std::int32_t chunk = chunks - 1; chunk >= 0; --chunk) backward_chunk(chunk);
   finish_step();
+  add_tasks();
 }
 
 void ClassBuilder::forward_chunk(std::int32_t chunk) {
