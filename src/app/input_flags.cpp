@@ -114,6 +114,10 @@ void declare_step_flags(Flags& flags) {
       "K-FAC for linear layers: steps in which each of its factors is computed and inverted once; auto: as many "
       "as bubbles take to hold that work (default: no K-FAC; 1 with --optimizer kfac)",
       kLayout);
+  flags.value("extra", "FILE",
+              "tasks of your own with a release and a deadline, and work that may wait: both fill idle time "
+              "(docs/extra-format.md)",
+              kLayout);
   flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
   flags.value(
       "schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),

@@ -19,6 +19,7 @@
 #include "cost/framework.hpp"
 #include "cost/power_cap.hpp"
 #include "io/cluster_json.hpp"
+#include "io/extra_json.hpp"
 #include "io/hf_config.hpp"
 #include "io/profile_json.hpp"
 #include "model/presets.hpp"
@@ -400,6 +401,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   read_products(flags, cluster, l);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
   l.kfac_interval = read_kfac_interval(flags);
+  if (const auto extra = flags.text("extra")) read_extra_file(read_text_file(*extra), *extra, l);
   l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
                : l.vpp > 1 ? PipelineSchedule::interleaved
                            : PipelineSchedule::one_f_one_b;

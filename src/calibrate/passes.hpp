@@ -29,6 +29,7 @@ class CalibrationPasses {
         parameters_(view_),
         batches_(job.corpus, shape_of(step.plan()), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {
+    if (step.plan().layout.kfac_interval > 0) settings_.optimizer = Optimizer::kfac;
     for (const Instance& instance : step.unfolded().instances()) {
       const Operation& op = step.plan().graph.op(instance.operation);
       if (instance.rank_class != view_.rank_class()) continue;

@@ -10,7 +10,8 @@ namespace {
 // Returns a number of this encoding: data-parallel ranks round at random independently of each other, and those that
 // hold copies of a tensor alike.
 std::uint64_t place_of(const Operation& op, std::int64_t position) {
-  const auto parameter = static_cast<std::uint64_t>(op.layer + 1) * kRoles + static_cast<std::uint64_t>(op.subject);
+  const auto parameter =
+      static_cast<std::uint64_t>(op.layer + 1) * kParameterRoles + static_cast<std::uint64_t>(op.subject);
   return mix_bits(mix_bits(parameter) + 2 * static_cast<std::uint64_t>(position) + (encodes_sum(op) ? 1 : 0));
 }
 

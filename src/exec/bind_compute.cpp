@@ -13,6 +13,7 @@
 #include "exec/bind_node_compression.hpp"
 #include "exec/bind_qk_norm.hpp"
 #include "exec/bind_slices.hpp"
+#include "exec/bind_task.hpp"
 #include "exec/bind_zero_plus_plus.hpp"
 #include "exec/operands.hpp"
 #include "exec/row_ranges.hpp"
@@ -119,6 +120,7 @@ BoundOperation ComputeBinder::bind_whole(const Operation& op, MicroBatch micro_b
     return bind_hop_merge(view_, parameters_, op, micro_batch, into);
   }
   if (op.role == Role::kv_reduce) return bind_kv_grad_sum(view_, op, micro_batch, into);
+  if (op.role == Role::task) return bind_task(view_, parameters_, op);
   if (is_of_kfac(op)) return bind_kfac(view_, parameters_, settings_.kfac, op, micro_batch, into);
   switch (op.phase) {
     case Phase::forward:

@@ -36,7 +36,8 @@ BoundOperation bind_node_shards(const RankView& view, const ParameterStates& par
   const ElementPointer whole = view.data(p.gradient);
   const std::vector<ElementRange> ranges = parameters.node_shards(p);
   WEFT_CHECK(std::ssize(ranges) == nodes);
-  const auto parameter = static_cast<std::uint64_t>(op.layer + 1) * kRoles + static_cast<std::uint64_t>(op.subject);
+  const auto parameter =
+      static_cast<std::uint64_t>(op.layer + 1) * kParameterRoles + static_cast<std::uint64_t>(op.subject);
   std::vector<NodeShard> shards;
   for (std::int64_t node = 0; node < nodes; ++node) {
     const ElementRange range = ranges[static_cast<std::size_t>(node)];

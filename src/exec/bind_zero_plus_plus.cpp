@@ -65,7 +65,8 @@ BoundOperation bind_hop_encode(const RankView& view, const ParameterStates& para
     const ElementRange range = view.shard(p.elements, p.group, hop.shard_in(slot));
     shards.push_back({from + (hop.number == 0 ? range.begin : slot * shard), range.size()});
   }
-  const auto parameter = static_cast<std::uint64_t>(op.layer + 1) * kRoles + static_cast<std::uint64_t>(op.subject);
+  const auto parameter =
+      static_cast<std::uint64_t>(op.layer + 1) * kParameterRoles + static_cast<std::uint64_t>(op.subject);
   const std::uint64_t draw =
       mix_bits(seed) ^ mix_bits(mix_bits(parameter) + 2 * static_cast<std::uint64_t>(hop.position) +
                                 static_cast<std::uint64_t>(hop.number));

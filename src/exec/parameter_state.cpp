@@ -182,7 +182,7 @@ std::vector<ElementRange> ParameterStates::node_shards(const ParameterState& p) 
 }
 
 std::uint64_t ParameterStates::seed_of_basis(const ParameterState& p, std::uint64_t seed) const {
-  const auto parameter = static_cast<std::uint64_t>(p.layer + 1) * kRoles + static_cast<std::uint64_t>(p.role);
+  const auto parameter = static_cast<std::uint64_t>(p.layer + 1) * kParameterRoles + static_cast<std::uint64_t>(p.role);
   return mix_bits(mix_bits(seed) ^ mix_bits(parameter));
 }
 

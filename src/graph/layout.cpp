@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <string>
 
 #include "base/checked.hpp"
@@ -211,6 +212,51 @@ void validate_warm_up(const Layout& l) {
   }
 }
 
+// Weight gradients of ZeRO 2 and 3 are freed by transfers of every micro-batch, and those of experts read slots that
+// the next gate writes anew: they have no time to wait in.
+void validate_work_that_waits(const Layout& l, const Transformer& model) {
+  if (l.may_wait.empty()) return;
+  const auto first = name_of(l.may_wait.front());
+  if (l.zero > 1) fail("--extra: may_wait '{}': is for --zero 0 and 1, not {}", first, l.zero);
+  if (model.experts) {
+    fail("--extra: may_wait '{}': is for models without experts, and {} has {}", first, model.name,
+         model.experts->count);
+  }
+}
+
+// Moments are checked when the graph is built, which knows its operations.
+void validate_tasks(const Layout& l, const Transformer& model) {
+  validate_work_that_waits(l, model);
+  if (l.tasks.empty() && l.may_wait.empty()) return;
+  if (l.layer_group > 1) fail("--extra: is not for --layer-group {}", l.layer_group);
+  if (l.has_slices()) fail("--extra: is not for --slices");
+  std::set<std::string> names;
+  for (const ExtraTask& task : l.tasks) {
+    if (task.name.empty()) fail("--extra: a task has no name");
+    if (!names.insert(task.name).second) fail("--extra: two tasks have the name '{}'", task.name);
+    if (task.stage < 0 || task.stage >= l.pp) {
+      fail("--extra: task '{}': stage {} is not in 0..{}", task.name, task.stage, l.pp - 1);
+    }
+    const bool has_norm = !task.norm_of.empty();
+    if (has_norm == (task.duration.value > 0)) {
+      fail("--extra: task '{}': needs either a duration above 0 or the weights whose norm it computes", task.name);
+    }
+    if (has_norm && task.per_micro_batch) {
+      fail("--extra: task '{}': weights change once a step, so their norm is computed once a step", task.name);
+    }
+    if (has_norm && l.zero > 1) {
+      fail("--extra: task '{}': norms of weights are for --zero 0 and 1, not {}", task.name, l.zero);
+    }
+    if (task.per_micro_batch && task.release.empty() && task.deadline.empty()) {
+      fail("--extra: task '{}': runs in every micro-batch and needs a release or a deadline there", task.name);
+    }
+    if (task.deadline_steps < 0 || task.deadline_steps > 1 || (task.per_micro_batch && task.deadline_steps != 0)) {
+      fail("--extra: task '{}': the deadline is {} steps on; allowed are 0 and, for what runs once a step, 1",
+           task.name, task.deadline_steps);
+    }
+  }
+}
+
 void validate_kfac(const Layout& l, const Transformer& model) {
   if (l.kfac_interval == 0) return;
   require_positive("--kfac-interval", l.kfac_interval);
@@ -391,6 +437,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_secondary_shards(layout, model);
   validate_compression(layout, model);
   validate_kfac(layout, model);
+  validate_tasks(layout, model);
   validate_tensor_parallel(layout, model);
   validate_batches(layout, model);
   validate_layer_group(layout, model);

@@ -13,6 +13,7 @@
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
 #include "compress/compression_format.hpp"
+#include "graph/extra_task.hpp"
 #include "graph/operation.hpp"
 #include "graph/pipeline_schedule.hpp"
 #include "model/counts.hpp"
@@ -97,6 +98,9 @@ struct Layout {
   // K-FAC preconditions the gradients of linear layers (graph/kfac.hpp). Each of its factors is computed and inverted
   // once in so many steps. 0: no K-FAC.
   std::int64_t kfac_interval = 0;
+  // What a user adds to a step, and what of the step may wait for idle time (graph/extra_task.hpp).
+  std::vector<ExtraTask> tasks = {};
+  std::vector<WorkThatWaits> may_wait = {};
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   // Forwards of the first stage of 1F1B before its first backward; those of the stages behind it fall evenly to one on
   // the last. More than there are stages hide messages, fewer hold fewer activations. 0: as many as stages.

@@ -103,6 +103,7 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
   flat.schedule = PipelineSchedule::one_f_one_b;
   flat.warm_up_depth = 0;
   flat.stage_layers.clear();
+  flat.tasks.clear();         // they hold no memory, and name operations of layers that the probes do not have
   if (layout.has_slices()) {  // which slices the passes in flight belong to is left open
     flat.seq = *std::min_element(layout.slice_tokens.begin(), layout.slice_tokens.end());
     flat.slice_tokens.clear();

@@ -105,6 +105,21 @@ TEST(MemoryBound, CountsTheMicroBatchesInFlight) {
   EXPECT_EQ(2 * interleaved, 11 * one);
 }
 
+// Of every linear layer both factors, each with its average and its inverse, in fp32: 8 (in^2 + out^2) bytes.
+TEST(MemoryBound, CountsTheFactorsOfKfac) {
+  const Transformer model = with_layers("megatron-1.7b", 8);
+  const std::int64_t h = model.hidden, ffn = model.ffn;
+  const std::int64_t layer = 8 * ((h * h + 9 * h * h) + (h * h + h * h) + 2 * (h * h + ffn * ffn));
+  for (const std::int64_t pp : {1, 2, 4}) {
+    Layout layout{.pp = pp};
+    const MemoryBound without = memory_lower_bound(model, filled(layout, 8));
+    layout.kfac_interval = 3;
+    const MemoryBound with = memory_lower_bound(model, filled(layout, 8));
+    ASSERT_EQ(with.stage, without.stage);
+    EXPECT_EQ(with.state.value - without.state.value, 8 / pp * layer) << pp;
+  }
+}
+
 TEST(RankClassCache, GivesWhatTheSearchGives) {
   const Cluster cluster(parse_cluster("dgx-a100:2"));
   RankClassCache cache(cluster);

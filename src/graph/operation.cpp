@@ -22,14 +22,14 @@ std::string_view name_of(Role role) {
       "grad_exchange grad_gather node_reduce node_gather curvature_reduce grad_encode grad_merge grad_decode grad_norm "
       "curvature inversion "
       "precondition update "
-      "param_encode param_decode param_keep");
+      "param_encode param_decode param_keep task");
   return enum_name(kNames, role);
 }
 
 std::string_view name_of(OpKind kind) {
   static constexpr std::string_view kNames[] = {
-      "gemm",       "attention", "norm",   "elementwise", "gather_rows", "cross_entropy", "gate",         "adam",
-      "square_sum", "encode",    "decode", "low_rank",    "curvature",   "inverse",       "precondition", "transfer"};
+      "gemm",   "attention", "norm",     "elementwise", "gather_rows", "cross_entropy", "gate", "adam",    "square_sum",
+      "encode", "decode",    "low_rank", "curvature",   "inverse",     "precondition",  "task", "transfer"};
   return enum_name(kNames, kind);
 }
 
@@ -72,7 +72,7 @@ bool rounds_operands(Role role) {
 }
 
 std::size_t dimensions_of(OpKind kind) {
-  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 3, 4, 5, 3, 2, 2, 0};
+  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 3, 4, 5, 3, 2, 2, 1, 0};
   return kDimensions[static_cast<std::size_t>(kind)];
 }
 
@@ -170,6 +170,7 @@ double memory_traffic(const OpKey& key) {
       return 16 * dim(key, 0) * dim(key, 0) / dim(key, 1);
     case OpKind::precondition:  // two products and the division by the length
       return 4 * (dim(key, 0) * dim(key, 0) + dim(key, 1) * dim(key, 1) + 7 * dim(key, 0) * dim(key, 1));
+    case OpKind::task:
     case OpKind::transfer:
       return 0;
   }

@@ -96,10 +96,14 @@ enum class Role : std::uint8_t {
   // ZeRO 3, in every micro-batch
   param_encode,  // once a step, of the shard that the update leaves
   param_decode,  // of all shards
-  param_keep     // keeps this rank's share of gathered parameters for backward (Layout::zero_secondary)
+  param_keep,    // keeps this rank's share of gathered parameters for backward (Layout::zero_secondary)
+  task           // of a user (graph/extra_task.hpp)
 };
 std::string_view name_of(Role role);
-inline constexpr int kRoles = static_cast<int>(Role::param_keep) + 1;
+inline constexpr int kRoles = static_cast<int>(Role::task) + 1;
+// Seeds of random rounding number parameters by layer and role, in so many roles. Tasks have no parameters, so that the
+// numbers stay what they were before there were tasks.
+inline constexpr int kParameterRoles = static_cast<int>(Role::param_keep) + 1;
 
 // How an operation is computed; decides its cost and its kernel.
 enum class OpKind : std::uint8_t {
@@ -118,6 +122,7 @@ enum class OpKind : std::uint8_t {
   curvature,      // dims: columns, rows, steps of which one computes it
   inverse,        // dims: rows, steps of which one computes it
   precondition,   // dims: outputs, inputs
+  task,           // dims: nanoseconds
   transfer        // a collective or a message
 };
 std::string_view name_of(OpKind kind);

@@ -80,6 +80,7 @@ bool carries_one_value(const Operation& op) {
 }
 
 std::string describe(const Operation& op) {
+  if (!op.task_name.empty()) return op.task_name;
   // Every operation of a timeline has a name: appending is several times as fast as formatting.
   std::string text;
   text.reserve(64);

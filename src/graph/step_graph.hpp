@@ -110,6 +110,7 @@ struct Operation {
   std::vector<Read> reads;
   std::vector<Write> writes;
   std::vector<Origin> origins;  // empty: the operation itself, whole
+  std::string task_name = {};   // of a user's task; empty: roles say what it is
   friend bool operator==(const Operation&, const Operation&) = default;
 
   bool is_transfer() const { return communication.has_value(); }

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "compress/compression_format.hpp"
+#include "io/extra_json.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/json/json_reader.hpp"
 
@@ -92,6 +93,7 @@ ordered_json layout_to_json(const Layout& layout) {
   }
   if (layout.has_slices()) result["slice_tokens"] = layout.slice_tokens;
   if (layout.kfac_interval > 0) result["kfac_interval"] = layout.kfac_interval;
+  if (!layout.tasks.empty() || !layout.may_wait.empty()) result["extra"] = extra_to_json(layout);
   if (layout.warm_up_depth > 0) result["warm_up_depth"] = layout.warm_up_depth;
   if (!layout.dropout) result["dropout"] = false;
   if (layout.expert_exchange != ExpertExchange::padded) result["expert_exchange"] = name_of(layout.expert_exchange);
@@ -138,6 +140,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
                                              "slice_tokens",
                                              "warm_up_depth",
                                              "kfac_interval",
+                                             "extra",
                                              "products",
                                              "fp8_param_gather"});
   Layout layout;
@@ -179,6 +182,11 @@ Layout layout_from_json(const json& value, const std::string& where) {
   if (object.has("stage_layers")) layout.stage_layers = object.integers("stage_layers", 1, kMaxDegree);
   layout.warm_up_depth = object.integer_or("warm_up_depth", 0, 1, kMaxDegree);
   layout.kfac_interval = object.integer_or("kfac_interval", 0, 1, kMaxDegree);
+  if (object.has("extra")) {
+    const JsonObject extra = object.object("extra");
+    extra.allow_only(std::vector<std::string>{"tasks", "may_wait"});
+    read_extra(extra, layout);
+  }
   if (object.has("slice_tokens")) layout.slice_tokens = object.integers("slice_tokens", 1, kMaxDegree);
   if (object.has("mesh_order")) layout.mesh_order = read_mesh_order(object);
   return layout;

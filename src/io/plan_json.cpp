@@ -49,13 +49,15 @@ class PlanReader {
   Plan read() {
     check_version();
     file_.allow_only(std::vector<std::string>{"weft_plan", "policy", "model", "cluster", "layout", "micro_batches",
-                                              "classes", "values", "operations", "waits", "thread_blocks", "programs"});
+                                              "classes", "values", "operations", "waits", "windows", "thread_blocks",
+                                              "programs"});
     read_subject();
     rebuild_graph();
     for_each_line(file_, "classes", [&](const JsonObject& line, std::size_t c) { read_class(line, c); });
     read_values();
     read_operations();
     read_waits();
+    read_windows();
     return std::move(plan_);
   }
 
@@ -309,6 +311,21 @@ class PlanReader {
       check_waits(plan_);
     } catch (const Error& error) {
       fail("{}: {}", file_.where(), error.what());
+    }
+  }
+
+  void read_windows() {
+    const JsonColumn operation{"operation", 0, counts_.operations - 1}, release{"release", -1, counts_.operations - 1},
+        deadline{"deadline", -1, counts_.operations - 1};
+    for (const auto& [task, after, before, steps] :
+         json_rows<4>(file_, "windows", {operation, release, deadline, {"steps", 0, 1}})) {
+      if (plan_.windows.size() >= static_cast<std::size_t>(kMaxPlanInstances)) {
+        fail("{}: key 'windows': has more than {} entries", file_.where(), kMaxPlanInstances);
+      }
+      plan_.windows.push_back({{static_cast<std::int32_t>(task)},
+                               {static_cast<std::int32_t>(after)},
+                               {static_cast<std::int32_t>(before)},
+                               static_cast<std::int32_t>(steps)});
     }
   }
 

@@ -133,7 +133,7 @@ OperationReader::OperationReader(const PlanCounts& counts, std::vector<ProgramRe
       communication_keys_{"collective", "algorithm", "parts", "inner",   "group",         "scope",      "wire",
                           "bytes",      "transfer",  "sends", "program", "thread_blocks", "copy_engine"},
       phases_(names_up_to(Phase::optimizer)),
-      roles_(names_up_to(Role::param_keep)),
+      roles_(names_up_to(Role::task)),
       operands_(names_up_to(Operand::payload)),
       kinds_(names_up_to(OpKind::transfer)),
       dtypes_(names_of(kPlanTypes)),
@@ -161,7 +161,7 @@ Operation OperationReader::operation(const JsonObject& object) const {
 }
 
 void OperationReader::read_identity(const JsonObject& object, Operation& op) const {
-  object.string_or("name", "");  // for people; must be text, says nothing that the other keys do not
+  const std::string name = object.string_or("name", "");  // for people; of a user's task it is the task's own
   op.rank_class = {static_cast<std::int32_t>(object.integer("class", 0, counts_.classes - 1))};
   op.chunk = small_integer_or(object, "chunk", 0, 0, counts_.chunks - 1);
   op.layer = small_integer_or(object, "layer", -1, -1, counts_.layers - 1);
@@ -171,6 +171,7 @@ void OperationReader::read_identity(const JsonObject& object, Operation& op) con
   op.part = small_integer_or(object, "part", 0, 0, kMaxInt32);
   op.turn = small_integer_or(object, "turn", -1, 0, kMaxInt32);
   op.per_micro_batch = object.boolean_or("per_micro_batch", true);
+  if (op.role == Role::task) op.task_name = name;
 }
 
 void OperationReader::read_stage(const JsonObject& object, Operation& op) const {

@@ -169,6 +169,17 @@ std::string waits_line(const std::vector<Wait>& waits, std::size_t line) {
   return text;
 }
 
+std::string windows_line(const std::vector<TaskWindow>& windows, std::size_t line) {
+  std::string text;
+  for (std::size_t i = line * kRowsPerLine; i < std::min(windows.size(), (line + 1) * kRowsPerLine); ++i) {
+    const TaskWindow& window = windows[i];
+    if (!text.empty()) text += ',';
+    text +=
+        fmt::format("[{},{},{},{}]", window.operation.value, window.release.value, window.deadline.value, window.steps);
+  }
+  return text;
+}
+
 void write_class(std::ostream& out, const RankClass& rank_class, const ClassPlan& plan) {
   ordered_json head{{"name", rank_class.name},
                     {"ranks", rank_class.ranks},
@@ -241,6 +252,11 @@ void write_plan_json(std::ostream& out, const Plan& plan) {
     out << ",\n\"waits\":";
     const std::size_t lines = (plan.waits.size() + kRowsPerLine - 1) / kRowsPerLine;
     write_lines(out, lines, "", [&](std::size_t i) { return waits_line(plan.waits, i); });
+  }
+  if (!plan.windows.empty()) {
+    out << ",\n\"windows\":";
+    const std::size_t lines = (plan.windows.size() + kRowsPerLine - 1) / kRowsPerLine;
+    write_lines(out, lines, "", [&](std::size_t i) { return windows_line(plan.windows, i); });
   }
   out << "\n}\n";
   out.flush();

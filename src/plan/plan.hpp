@@ -111,15 +111,28 @@ struct Placement {
 };
 
 // A wait orders what neither data nor queues do: an instance of `operation` starts after one of `until` has ended, as
-// a CUDA event between two streams has it. Both are of one class and repeat alike, or `operation` runs once a step: it
-// then waits for the last micro-batch of `until` in the order in which the class issues them.
+// a CUDA event between two streams has it. Both are of one class and repeat alike, or one of them runs once a step: an
+// `operation` that does waits for the last micro-batch of `until` in the order in which the class issues them, and
+// every micro-batch of `operation` waits for an `until` that does.
 struct Wait {
   OpId operation;
   OpId until;
   // 0: of the same micro-batch. 1: of the micro-batch before it in the order in which the class issues `operation`; the
-  // first of an iteration waits for the last of the previous iteration.
+  // first of an iteration waits for the last of the previous iteration. Of an `until` that runs once a step: 0, that of
+  // the same iteration; 1, of the previous one.
   std::int32_t executions = 0;
   friend bool operator==(const Wait&, const Wait&) = default;
+};
+
+// When a task may run that fills idle time. Both bounds are proven (plan/verify/windows.hpp): an instance of
+// `operation` starts after `release` has ended, and ends before `deadline` starts. Where both run in every micro-batch,
+// that is said of each micro-batch; where one of them runs once a step, of all.
+struct TaskWindow {
+  OpId operation;
+  OpId release;            // of the same step; not valid: none
+  OpId deadline;           // not valid: none
+  std::int32_t steps = 0;  // 0: the deadline is of the same step. 1: of the next.
+  friend bool operator==(const TaskWindow&, const TaskWindow&) = default;
 };
 
 inline constexpr std::int32_t kMaxThreadBlocks = 64;  // NCCL has as many channels
@@ -134,6 +147,7 @@ struct Plan {
   IdVector<OpId, Issue> issues;
   IdVector<ValueId, Placement> placements;
   std::vector<Wait> waits;
+  std::vector<TaskWindow> windows = {};  // of work that fills idle time; an operation may have several
   // Of a GPU, that work on each of its library's collectives beside compute; 0: the library chooses.
   std::int32_t thread_blocks = 0;
 };

@@ -152,6 +152,11 @@ class Execution {
         if (tasks_[t].op == told.until.index()) last = t;
         if (tasks_[t].op != told.operation.index()) continue;
         const bool once = tasks_[t].micro_batch < 0;
+        if (!once && !plan_.graph.op(told.until).per_micro_batch) {
+          const auto found = task_of_.find({told.until.index(), -1, tasks_[t].iteration - told.executions});
+          if (found != task_of_.end()) wait(t, found->second);  // else it is of the step before the first
+          continue;
+        }
         if (once != !plan_.graph.op(told.until).per_micro_batch) {
           if (!once || last == tasks_.size()) throw Damage{"a wait for what does not run by then"};
           wait(t, last);
@@ -163,6 +168,29 @@ class Execution {
             task_of_.find({told.until.index(), tasks_[execution].micro_batch, tasks_[execution].iteration});
         if (found == task_of_.end()) throw Damage{"a wait for what never runs"};
         wait(t, found->second);
+      }
+    }
+  }
+
+  // What the layout says of users' tasks, by the names of operations and of their parts.
+  void note_windows() {
+    const auto is_called = [](const std::string& words, const std::string& name) {
+      return words == name || words.starts_with(name + " part ") || words.starts_with(name + " own rows") ||
+             words.starts_with(name + " rows of others");
+    };
+    const auto pair_up = [&](const Task& a, const Task& b) {
+      return a.rank_class == b.rank_class && (a.micro_batch < 0 || b.micro_batch < 0 || a.micro_batch == b.micro_batch);
+    };
+    for (const ExtraTask& extra : plan_.layout.tasks) {
+      for (std::size_t t = 0; t < tasks_.size(); ++t) {
+        if (op(tasks_[t]).task_name != extra.name) continue;
+        for (std::size_t other = 0; other < tasks_.size(); ++other) {
+          const int steps = tasks_[other].iteration - tasks_[t].iteration;
+          if (steps < 0 || steps > 1 || !pair_up(tasks_[t], tasks_[other])) continue;
+          const std::string words = describe(op(tasks_[other]));
+          if (steps == 0 && is_called(words, extra.release)) must_have_ended_[t].push_back(other);
+          if (steps == extra.deadline_steps && is_called(words, extra.deadline)) must_have_ended_[other].push_back(t);
+        }
       }
     }
   }
@@ -200,6 +228,7 @@ class Execution {
     }
     wait_for_memory();
     wait_as_told();
+    note_windows();
     for (const auto& list : writers) writers_.push_back(list.size());
     for (std::size_t t = tasks_.size(); t-- > 0;) {
       for (const Write& write : op(tasks_[t]).writes)
@@ -433,6 +462,7 @@ class Execution {
       if (tasks_[t].waits_for == 0) ready(t);
     }
     std::size_t ended = 0;
+    has_ended_.assign(tasks_.size(), false);
     while (!events.empty()) {
       const auto [time, ends, transfer] = events.top();
       events.pop();
@@ -480,6 +510,11 @@ class Execution {
 
   void start(std::size_t t) {
     const Task& task = tasks_[t];
+    if (const auto found = must_have_ended_.find(t); found != must_have_ended_.end()) {
+      for (const std::size_t other : found->second) {
+        if (!has_ended_[other]) throw Damage{name(task) + " starts before the end of " + name(tasks_[other])};
+      }
+    }
     check_reads(t, "start");
     for (const Write& write : op(task).writes) {
       const bool adds =
@@ -511,6 +546,7 @@ class Execution {
 
   void end(std::size_t t) {
     const Task& task = tasks_[t];
+    has_ended_[t] = true;
     check_reads(t, "end");
     for (const Write& write : op(task).writes) {
       const std::int32_t sum = ++contributions_[sum_of(task, write.value)];
@@ -533,6 +569,8 @@ class Execution {
 
   const Plan& plan_;
   std::mt19937_64 random_;
+  std::map<std::size_t, std::vector<std::size_t>> must_have_ended_;  // by task: before it starts
+  std::vector<bool> has_ended_;                                      // in this run
   std::vector<Task> tasks_;
   std::map<std::tuple<std::size_t, std::int32_t, int>, std::size_t> task_of_;  // operation, micro-batch, iteration
   std::vector<std::vector<std::size_t>> transfers_;

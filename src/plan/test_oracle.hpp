@@ -12,7 +12,8 @@ namespace weft::test {
 
 // Three iterations of the plan, `runs` times with timings drawn from `seed`. What went wrong first, or nothing:
 //   an operation runs twice or never, all are stuck, a value lies outside the memory,
-//   an operation finds bytes that are not what it reads, or they change while it runs
+//   an operation finds bytes that are not what it reads, or they change while it runs,
+//   a user's task starts before its release has ended, or its deadline starts before the task has ended
 std::optional<std::string> find_damage(const Plan& plan, std::uint64_t seed, int runs);
 
 }  // namespace weft::test

@@ -203,6 +203,12 @@ TEST_F(HandMade, WaitsAsToldInTheSameMicroBatch) {
   const Unfolded steps(plan_);
   EXPECT_EQ(told(steps, update1_, -1), (std::vector<Wait>{{reduce_, -1, 0, wait}}));
   EXPECT_EQ(told(steps, reduce_, -1), (std::vector<Wait>{{update1_, -1, 1, wait}}));
+  // Every micro-batch waits for what runs once a step: that of its own step, or of the one before.
+  plan_.waits = {{product_, update1_, 1}};
+  const Unfolded by_step(plan_);
+  for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) {
+    EXPECT_EQ(told(by_step, product_, mb), (std::vector<Wait>{{update1_, -1, 1, wait}})) << mb;
+  }
 }
 
 TEST_F(HandMade, SaysWhichWaitNamesWhatCannotBe) {
@@ -217,10 +223,10 @@ TEST_F(HandMade, SaysWhichWaitNamesWhatCannotBe) {
       error(),
       "wait 0: 'qkv forward' of stage 0 cannot wait for 'stage_input forward' of stage 1; waits are within a rank "
       "class");
-  plan_.waits = {{forward_, update0_, 0}};
+  plan_.waits = {{update0_, forward_, 1}};
   EXPECT_EQ(error(),
-            "wait 0: 'qkv forward' cannot wait for 'update forward': one runs once per micro-batch, the other once a "
-            "step");
+            "wait 0: 'update forward', which runs once a step, waits for the last 'qkv forward' of its own step; 1 "
+            "executions back is not allowed");
 }
 
 TEST_F(HandMade, SaysWhatIsIssuedTwiceOrNever) {

@@ -21,10 +21,6 @@ void check_waits(const Plan& plan) {
       fail("wait {}: '{}' of {} cannot wait for '{}' of {}; waits are within a rank class", i, describe(op),
            classes[op.rank_class].name, describe(until), classes[until.rank_class].name);
     }
-    if (op.per_micro_batch && !until.per_micro_batch) {
-      fail("wait {}: '{}' cannot wait for '{}': one runs once per micro-batch, the other once a step", i, describe(op),
-           describe(until));
-    }
     if (!op.per_micro_batch && until.per_micro_batch && wait.executions != 0) {
       fail(
           "wait {}: '{}', which runs once a step, waits for the last '{}' of its own step; {} executions back is not "
@@ -47,7 +43,9 @@ const std::vector<WaitsInIssueOrder::For>& WaitsInIssueOrder::next(const Instanc
   if (waits_.empty()) return found_;
   const OpId id = instance.operation;
   for (const Wait& wait : waits_[id]) {
-    if (!instance.micro_batch.valid() && previous_[wait.until].micro_batch.valid()) {
+    if (instance.micro_batch.valid() && !previous_[wait.until].micro_batch.valid()) {
+      found_.push_back({wait.until, kOncePerStep, static_cast<std::int8_t>(wait.executions)});
+    } else if (!instance.micro_batch.valid() && previous_[wait.until].micro_batch.valid()) {
       found_.push_back({wait.until, previous_[wait.until].micro_batch, 0});
     } else if (wait.executions == 0) {
       found_.push_back({wait.until, instance.micro_batch, 0});

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// Throws Error where a wait names an operation that is not there, two that are of different classes, or one that runs
-// once a step and that one of every micro-batch would wait for.
+// Throws Error where a wait names an operation that is not there, two that are of different classes, or reaches
+// further back than Wait allows.
 void check_waits(const Plan& plan);
 
 class WaitsInIssueOrder {

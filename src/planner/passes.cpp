@@ -14,6 +14,7 @@
 #include "planner/schedule/reductions_in_gaps.hpp"
 #include "planner/schedule/spread_queues.hpp"
 #include "planner/schedule/urgent_first.hpp"
+#include "planner/schedule/user_tasks.hpp"
 #include "planner/schedule/weave.hpp"
 #include "planner/schedule/weight_codes.hpp"
 
@@ -151,6 +152,10 @@ constexpr Pass kPasses[] = {
      .precedes = kMemory,
      .applies = [](const Overlap& o) { return o.movers != MoverChoice{}; },
      .run = [](PlanDraft& d) { choose_movers(d.plan, *d.cost, d.overlap.movers); }},
+    {.name = "tasks of users",
+     .needs = kBlocks | kBlocking | kPositions,
+     .precedes = kMemory,
+     .run = [](PlanDraft& d) { place_tasks(d.plan, d.model_graph); }},
     {.name = "work in bubbles",
      .needs = kBlocks | kBlocking | kPositions,
      .applies = [](const Overlap& o) { return o.order.fill_bubbles; },

@@ -47,8 +47,8 @@ StageWork work_of_first_stage(const PlanRequest& r) {
   for (const Operation& op : graph.operations) {
     if (op.rank_class.index() != 0 || op.is_transfer()) continue;
     const double all = seconds(cost.compute(op)) * static_cast<double>(op.per_micro_batch ? graph.micro_batches : 1);
-    if (is_extra_work(op)) work.longest_extra = std::max(work.longest_extra, seconds(cost.compute(op)));
-    (is_extra_work(op) ? work.extra : op.per_micro_batch ? work.passes : work.rest) += all;
+    if (is_extra_work(op, r.layout)) work.longest_extra = std::max(work.longest_extra, seconds(cost.compute(op)));
+    (is_extra_work(op, r.layout) ? work.extra : op.per_micro_batch ? work.passes : work.rest) += all;
   }
   return work;
 }

@@ -113,9 +113,9 @@ class ExplanationScreen {
     }
     if (const std::optional<BubbleUse> use = bubble_use(policy_)) {
       text += fmt::format(
-          " {} of K-FAC's curvature and inversions fill such time: a device computes {} of the step, {} "
+          " {} of {} fill such time: a device computes {} of the step, {} "
           "without them.",
-          time(use->extra_s), percent(use->compute_s, use->step_s),
+          time(use->extra_s), extra_work_in_words(policy_.plan().layout), percent(use->compute_s, use->step_s),
           percent(use->compute_s - use->extra_s, use->step_s));
     }
     return wrapped(0, 2, text);

@@ -9,6 +9,7 @@
 #include "model/counts.hpp"
 #include "plan/late.hpp"
 #include "study/plan/bubble_use.hpp"
+#include "study/plan/task_times.hpp"
 
 namespace weft {
 namespace {
@@ -101,6 +102,16 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   if (const std::optional<BubbleUse> use = bubble_use(p)) {
     json["bubble_use"] = {
         {"extra_s", use->extra_s}, {"utilisation_without", use->share_without()}, {"utilisation", use->share()}};
+  }
+  for (const TaskTime& task : task_times(p)) {
+    Json line{{"name", task.name}, {"rank_class", task.rank_class}};
+    if (task.micro_batch.valid()) line["micro_batch"] = task.micro_batch.value;
+    line["in_bubbles"] = task.in_bubbles;
+    if (task.released_s) line["released_s"] = *task.released_s;
+    line["start_s"] = task.start_s;
+    line["end_s"] = task.end_s;
+    if (task.due_s) line["due_s"] = *task.due_s;
+    json["tasks"].push_back(std::move(line));
   }
   json["memory_peak_bytes"] = p.memory_peak.value;
   json["fits"] = p.fits;

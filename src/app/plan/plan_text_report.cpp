@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "plan/late.hpp"
 #include "study/plan/bubble_use.hpp"
+#include "study/plan/task_times.hpp"
 
 namespace weft {
 namespace {
@@ -238,9 +239,23 @@ std::string bubble_use_line(const PolicyStudy& study) {
   const std::optional<BubbleUse> use = bubble_use(study);
   if (!use) return "";
   return fmt::format(
-      "Work in bubbles of {}: {} a step of K-FAC's curvature and inversions; a device computes {} of the step without "
+      "Work in bubbles of {}: {} a step of {}; a device computes {} of the step without "
       "them and {} with them\n",
-      study.policy, time(use->extra_s), percent(use->share_without()), percent(use->share()));
+      study.policy, time(use->extra_s), extra_work_in_words(study.plan().layout), percent(use->share_without()),
+      percent(use->share()));
+}
+
+std::string task_lines(const PolicyStudy& study) {
+  std::string text;
+  for (const TaskTime& task : task_times(study)) {
+    if (task.micro_batch.value > 0) continue;  // --json has all of them
+    text += fmt::format("Task '{}' on {}{}: {}runs {} from {} to {} of the step{}\n", task.name, task.rank_class,
+                        task.micro_batch.valid() ? ", first micro-batch" : "",
+                        task.released_s ? fmt::format("released at {}, ", time(*task.released_s)) : "",
+                        task.in_bubbles ? "in bubbles" : "in line", time(task.start_s), time(task.end_s),
+                        task.due_s ? fmt::format(", due at {}", time(*task.due_s)) : "");
+  }
+  return text;
 }
 
 std::string pipeline_line(const PolicyStudy& study) {
@@ -259,7 +274,8 @@ std::string plan_text_report(const PlanStudy& study, std::size_t columns) {
   if (study.bound_in_turn_s > study.bound_s) {
     text += fmt::format("  {} where a micro-batch ends before the next begins\n", time(study.bound_in_turn_s));
   }
-  text += layer_order_line(best) + late_line(best) + bubble_use_line(best) + pipeline_line(best) + critical_line(best);
+  text += layer_order_line(best) + late_line(best) + bubble_use_line(best) + task_lines(best) + pipeline_line(best) +
+          critical_line(best);
   text += throughput_lines(best);
   text += memory_table(best, columns) + memory_notes(study, best);
   if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);

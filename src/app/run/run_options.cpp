@@ -141,6 +141,8 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
 void read_graphs(const Flags& flags, RunOptions& options) {
   const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
   if (flags.given("graphs") && !on_gpus) fail("--graphs: is of --device cuda");
+  if (on_gpus && flags.given("extra"))
+    fail("--extra: is for processors; plans for GPUs are made, simulated and proven");
   options.graphs = static_cast<GraphWish>(flags.one_of("graphs", {"auto", "on", "off"}).value_or(0));
   // A recorded step does what it did when it was recorded, and curvature has its turn in some steps only.
   const std::int64_t interval = options.inputs.layout.kfac_interval;

@@ -39,6 +39,7 @@ void ClassBuilder::build() {
     for (only_turn_ = 0; only_turn_ < std::ssize(turns_); ++only_turn_) pass();
   }
   finish_step();
+  add_tasks();
 }
 
 void ClassBuilder::forward_chunk(std::int32_t chunk) {

@@ -276,6 +276,9 @@ class ClassBuilder {
   ValueId linear_backward(Role role, ValueId x, OutputGrad grads, LinearShape shape, ValueId onto = {});
   std::vector<Read> reads_of(OutputGrad grads) const;
   std::int64_t rows_of(OutputGrad grads, std::int64_t columns) const;
+  // Tasks of a user (tasks.cpp).
+  void add_tasks();
+  const Parameter& parameter_named(const ExtraTask& task) const;
   // K-FAC (kfac.cpp).
   void add_curvature(Role role, ValueId x, OutputGrad grads, LinearShape shape);
   void reduce_curvature(ParameterIndex index);

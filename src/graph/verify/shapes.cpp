@@ -35,7 +35,8 @@ class ShapeRules {
       case OpKind::adam:
         return adam();
       case OpKind::square_sum:
-        return equal("elements read", read(ValueKind::gradient), dims_[0]);
+        return equal("elements read", read(op_.role == Role::task ? ValueKind::parameter : ValueKind::gradient),
+                     dims_[0]);
       case OpKind::encode:
         return encode();
       case OpKind::decode:
@@ -48,6 +49,8 @@ class ShapeRules {
         return inverse();
       case OpKind::precondition:
         return precondition();
+      case OpKind::task:
+        return;
       case OpKind::transfer:
         return;  // verify_transfers
     }

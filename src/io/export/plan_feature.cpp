@@ -116,6 +116,7 @@ class FeatureList {
            fmt::format("parameters gathered as {}", name_of(l.compress_weights)));
     add_if(l.clip_grad > 0, Feature::gradient_clipping, fmt::format("gradients clipped at {}", l.clip_grad));
     add_if(l.kfac_interval > 0, Feature::kfac, fmt::format("K-FAC, refreshed every {} steps", l.kfac_interval));
+    add_if(!l.tasks.empty(), Feature::user_tasks, fmt::format("{} tasks of the user", l.tasks.size()));
     add_if(has_dropout(plan_.model, l), Feature::dropout, "dropout");
     add_if(l.recompute != Recompute::none, Feature::recompute, fmt::format("recompute {}", name_of(l.recompute)));
     add_if(l.attention == AttentionKernel::flash, Feature::attention_kernel, "flash attention");

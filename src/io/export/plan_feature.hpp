@@ -41,6 +41,7 @@ enum class Feature : std::uint8_t {
   weight_compression,
   gradient_clipping,
   kfac,
+  user_tasks,
   dropout,
   recompute,
   attention_kernel,

@@ -72,7 +72,8 @@ void AtenKernels::invert_curvature(const Matrix& curvature, double keep, double 
   for (std::int64_t r = 0; r < average.rows; ++r) diagonal += static_cast<double>(row(average, r)[r]);
   const auto added = static_cast<float>(damping * diagonal / static_cast<double>(average.rows));
   for (std::int64_t r = 0; r < inverse.rows; ++r) row(inverse, r)[r] += added;
-  finite = invert_symmetric(inverse);
+  // Where a layer's inputs or gradients are all zero, so is the inverse: the layer then does not move.
+  finite = diagonal == 0 || invert_symmetric(inverse);
 }
 
 void AtenKernels::precondition(const LinearGradient& gradient, const Matrix& inputs, const Matrix& outputs,

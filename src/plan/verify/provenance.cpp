@@ -51,7 +51,8 @@ bool same_nature(const Operation& a, const Operation& b) {
   OpKey ka = a.key, kb = b.key;
   ka.dims[0] = kb.dims[0] = 0;
   if (a.rank_class != b.rank_class || a.phase != b.phase || a.role != b.role || ka != kb ||
-      a.per_micro_batch != b.per_micro_batch || a.turn != b.turn || a.is_transfer() != b.is_transfer()) {
+      a.per_micro_batch != b.per_micro_batch || a.turn != b.turn || a.task_name != b.task_name ||
+      a.is_transfer() != b.is_transfer()) {
     return false;
   }
   if (!a.communication) return true;

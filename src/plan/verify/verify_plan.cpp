@@ -11,6 +11,7 @@
 #include "plan/verify/hazards.hpp"
 #include "plan/verify/programs.hpp"
 #include "plan/verify/provenance.hpp"
+#include "plan/verify/windows.hpp"
 
 namespace weft {
 namespace {
@@ -87,6 +88,7 @@ std::optional<Violation> check_unfolded(const WholePlan& whole, const VerifyOpti
   if (auto violation = check_collective_order(whole)) return violation;
   const RunOrder order = find_run_order(whole.unfolded());
   if (auto violation = check_deadlock(whole, order)) return violation;
+  if (auto violation = check_windows(whole, order.order)) return violation;
   if (auto violation = check_hazards(whole, order.order)) return violation;
   return options.check_memory ? check_memory(plan, options) : std::nullopt;
 }
@@ -103,6 +105,8 @@ std::string_view name_of(Rule rule) {
       return "program";
     case Rule::deadlock:
       return "deadlock";
+    case Rule::window:
+      return "window";
     case Rule::hazard:
       return "hazard";
     case Rule::memory:

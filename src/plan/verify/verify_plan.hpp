@@ -8,7 +8,7 @@
 
 namespace weft {
 
-enum class Rule { provenance, collective_order, program, deadlock, hazard, memory };
+enum class Rule { provenance, collective_order, program, deadlock, window, hazard, memory };
 std::string_view name_of(Rule rule);
 
 struct Violation {
@@ -27,6 +27,7 @@ struct VerifyOptions {
 //                     alike
 //   program           programs that the plan carries are proven for every timing
 //   deadlock          queue orders, dependencies and transfers across ranks allow an order to run in
+//   window            work that fills idle time starts after its release and ends before its deadline
 //   hazard            every value lies inside its class's memory; nothing is read before it is written, or overwritten
 //                     while it may still be read
 //   memory            every class fits its device

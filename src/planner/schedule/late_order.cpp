@@ -12,6 +12,7 @@
 #include "planner/schedule/cyclic/improve_order.hpp"
 #include "planner/schedule/cyclic/list_order.hpp"
 #include "planner/schedule/cyclic_operation.hpp"
+#include "planner/schedule/extra_work.hpp"
 
 namespace weft {
 namespace {
@@ -251,7 +252,7 @@ class LateOrder {
 bool allows_late(const Layout& layout, const ClusterSpec& cluster) {
   return layout.zero < 3 && layout.reduces_once_a_step() && layout.pp == 1 && layout.vpp == 1 &&
          layout.micro_batches() == 1 && layout.layer_group == 1 && !layout.has_slices() && layout.clip_grad == 0 &&
-         !layout.compress.is_on() && !layout.encodes_weights() && layout.kfac_interval == 0 &&
+         !layout.compress.is_on() && !layout.encodes_weights() && !has_extra_work(layout) &&
          cluster.execution.runtime != Runtime::cuda;
 }
 

@@ -5,6 +5,7 @@
 
 #include "graph/op_lists.hpp"
 #include "planner/schedule/compute_and_link.hpp"
+#include "planner/schedule/extra_work.hpp"
 #include "planner/schedule/next_use.hpp"
 
 namespace weft {
@@ -182,7 +183,7 @@ class Postponer {
 void postpone_weight_grads(Plan& plan, const CostModel& cost) {
   if (plan.layout.pp > 1 || plan.layout.vpp > 1 || plan.layout.clip_grad > 0) return;
   if (plan.layout.zero > 2 || !plan.layout.reduces_once_a_step()) return;
-  if (plan.layout.kfac_interval > 0) return;  // its factors are one step old already
+  if (has_extra_work(plan.layout)) return;  // K-FAC's factors are one step old already, and tasks wait for moments
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     const bool is_whole = std::any_of(plan.classes[c].blocks.begin(), plan.classes[c].blocks.end(),
                                       [](const IssueBlock& block) { return block.kind == BlockKind::backward; });

@@ -9,6 +9,7 @@
 #include "planner/partition/row_choice.hpp"
 #include "planner/partition/units.hpp"
 #include "planner/partition/urgent_parts.hpp"
+#include "planner/schedule/extra_work.hpp"
 
 namespace weft {
 namespace {
@@ -48,7 +49,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   if (shards) values_[kUrgentFirst] = {1, 0};
   if (expert_parallel_ && shards) values_[kReduceInGaps] = {0, 1};
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
-  if (layout.kfac_interval > 0) values_[kFillBubbles] = {1, 0};
+  if (has_extra_work(layout)) values_[kFillBubbles] = {1, 0};
   if (layout.pp > 1) values_[kReceives] = {1, 0};
   values_[kPrefetch] = {1};
   if (layout.zero == 3) values_[kPrefetch] = {1, 2, 3, 4, 0};

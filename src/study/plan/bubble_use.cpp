@@ -1,5 +1,7 @@
 #include "study/plan/bubble_use.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -16,10 +18,10 @@ namespace {
 constexpr double kLeastIdleShare = 0.001;
 
 // By rank class: seconds of a step.
-std::vector<double> extra_work_of(const StepGraph& graph, const CostModel& cost) {
+std::vector<double> curvature_work_of(const StepGraph& graph, const CostModel& cost) {
   std::vector<double> sums(graph.classes.size(), 0.0);
   for (const Operation& op : graph.operations) {
-    if (!is_extra_work(op)) continue;
+    if (op.role != Role::curvature && op.role != Role::inversion) continue;
     const auto times = static_cast<double>(op.per_micro_batch ? graph.micro_batches : 1);
     sums[op.rank_class.index()] += times * seconds(cost.compute(op));
   }
@@ -28,10 +30,24 @@ std::vector<double> extra_work_of(const StepGraph& graph, const CostModel& cost)
 
 }  // namespace
 
+std::string extra_work_in_words(const Layout& layout) {
+  std::vector<std::string> words;
+  if (layout.kfac_interval > 0) words.emplace_back("K-FAC's curvature and inversions");
+  if (!layout.tasks.empty()) {
+    words.push_back(fmt::format("{} task{}", layout.tasks.size(), layout.tasks.size() == 1 ? "" : "s"));
+  }
+  for (const WorkThatWaits work : layout.may_wait) {
+    words.emplace_back(work == WorkThatWaits::weight_grads ? "weight gradients"
+                       : work == WorkThatWaits::updates    ? "updates"
+                                                           : "encodings of gradients");
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
 std::optional<BubbleUse> bubble_use(const PolicyStudy& study) {
   std::set<std::string> names;
   for (const Operation& op : study.plan().graph.operations) {
-    if (is_extra_work(op)) names.insert(describe(op));
+    if (is_extra_work(op, study.plan().layout)) names.insert(describe(op));
   }
   if (names.empty()) return std::nullopt;
   const Timeline& timeline = study.timeline;
@@ -50,7 +66,7 @@ std::int64_t kfac_interval_of_bubbles(const Transformer& model, const ClusterSpe
   const Cluster cluster(spec);
   layout.kfac_interval = 1;
   const StepGraph with = build_step_graph(model, cluster, layout);
-  const std::vector<double> extra = extra_work_of(with, CostModel(with, cluster, profile));
+  const std::vector<double> extra = curvature_work_of(with, CostModel(with, cluster, profile));
   layout.kfac_interval = 0;
   const PlanRequest request{model, spec, layout, profile};
   const WholePlan whole = make_whole_plan(request, build_step_graph(model, cluster, layout), "serial");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "cost/profile.hpp"
 #include "study/plan/plan_study.hpp"
@@ -18,6 +19,9 @@ struct BubbleUse {
   double share_without() const { return (compute_s - extra_s) / step_s; }
   double share() const { return compute_s / step_s; }
 };
+
+// Returns what work of a step may wait: "K-FAC's curvature and inversions, 2 tasks".
+std::string extra_work_in_words(const Layout& layout);
 
 // Nothing where the plan has no such work.
 std::optional<BubbleUse> bubble_use(const PolicyStudy& study);
