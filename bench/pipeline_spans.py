@@ -4,10 +4,11 @@
     bench/pipeline_spans.py build/release/weft                  # 4 ranks as threads, one profile for all schedules
     bench/pipeline_spans.py build/release/weft --seconds 120 --only 1f1b,zb-h1
 
-For every schedule three tables: the step predicted, measured and *replayed* (the plan's own dependencies with other durations:
-all calibrated; compute as measured; compute and transfers as measured); compute by phase, measured over calibrated; and what
-lies between operations. The replay that first jumps to the measured step names the culprit. All schedules use one profile, and
-1f1b runs first and last, which shows the machine's drift.
+For every schedule: the step predicted, measured and *replayed* (the plan's own dependencies with other durations: all calibrated;
+compute as measured; compute and transfers as measured); compute by phase and by rank, measured over calibrated; and what lies
+between operations. The replay that first jumps to the measured step names the culprit. All schedules use one profile and run in
+rounds, one after the other, so that a machine that becomes slower becomes it for all. Last, the gains over 1f1b of the same round:
+predicted, replayed with what compute took, measured. A pipeline waits for its slowest rank: where ranks differ by 10 %, so do gains.
 """
 
 import argparse
@@ -21,7 +22,8 @@ from pathlib import Path
 
 import bench_kit as kit
 
-SCHEDULES = ["1f1b", "zb-h1", "zbv", "dualpipev", "hanayo", "auto", "1f1b"]
+SCHEDULES = ["1f1b", "zb-h1", "zbv", "dualpipev", "hanayo", "auto"]
+GOAL_POINTS = 5
 WARM_ITERATIONS = 4
 
 
@@ -109,6 +111,15 @@ class Timeline:
             row[0], row[1], row[2] = row[0] + 1, row[1] + self.alone[i], row[2] + self.measured[i]
         return rows
 
+    def by_rank(self):
+        """Measured over calibrated compute of each rank."""
+        sums = collections.defaultdict(lambda: [0, 0])
+        for i, operation in enumerate(self.operations):
+            if not self.is_transfer(i):
+                sums[operation["rank"]][0] += self.alone[i]
+                sums[operation["rank"]][1] += self.measured[i]
+        return [measured / alone for _, (alone, measured) in sorted(sums.items())]
+
     def slowest_operations(self, count):
         """Kinds of operations by what they take longer than calibrated in a step, all ranks together."""
         rows = collections.defaultdict(lambda: [0, 0, 0])
@@ -150,23 +161,24 @@ class Timeline:
 
 
 def measure(schedule, flags, profile, options, shell, folder):
-    report = shell.json([options.weft, "run", *flags, "--schedule", schedule, "--policy", "weft", "--budget", options.budget,
-                         "--steps", options.steps, "--profile", profile, "--json", "--out", folder])
+    pinned = ["taskset", "-c", options.cpus] if options.cpus else []
+    report = shell.json([*pinned, options.weft, "run", *flags, "--schedule", schedule, "--policy", "weft", "--budget",
+                         options.budget, "--steps", options.steps, "--profile", profile, "--json", "--out", folder])
     policy = kit.policy_of(report, "weft")
-    return policy, Timeline(folder / "timeline.json")
+    timeline = Timeline(folder / "timeline.json")
+    replays = [value / 1e6 for value in timeline.replays()]
+    return policy, timeline, {"measured": 1e3 * policy["step_median_s"], "predicted": 1e3 * policy["predicted_step_s"],
+                              "replayed": replays[1], "replays": replays, "ranks": timeline.by_rank()}
 
 
-def print_schedule(schedule, policy, timeline, base):
-    alone, compute, all_measured = (value / 1e6 for value in timeline.replays())
-    measured, predicted = 1e3 * policy["step_median_s"], 1e3 * policy["predicted_step_s"]
+def print_schedule(schedule, policy, timeline, times):
     steps = " ".join(f"{1e3 * step:.0f}" for step in policy["steps_s"])
-    print(f"\n== {schedule}: measured {measured:.1f} ms (steps {steps}), predicted {predicted:.1f} ms "
-          f"({100 * (predicted / measured - 1):+.1f} %), loss {policy['loss']:.6f}")
+    print(f"\n== {schedule}: measured {times['measured']:.1f} ms (steps {steps}), predicted {times['predicted']:.1f} ms "
+          f"({100 * (times['predicted'] / times['measured'] - 1):+.1f} %), loss {policy['loss']:.6f}")
+    alone, compute, all_measured = times["replays"]
     print(f"   replayed with calibrated durations {alone:.1f} ms, with measured compute {compute:.1f} ms, with measured "
           f"transfers too {all_measured:.1f} ms")
-    if base:
-        print(f"   gain over 1f1b: measured {100 * (base[0] / measured - 1):+.1f} %, predicted "
-              f"{100 * (base[1] / predicted - 1):+.1f} %")
+    print("   compute of each rank over calibrated: " + " ".join(f"{ratio:.3f}" for ratio in times["ranks"]))
     rows = [[phase, str(count), f"{a / 1e6:.1f}", f"{m / 1e6:.1f}", f"{m / a if a else 0:.2f}"]
             for phase, (count, a, m) in sorted(timeline.by_phase().items())]
     kit.print_table(["phase (all ranks)", "operations", "calibrated ms", "measured ms", "ratio"], rows)
@@ -179,7 +191,22 @@ def print_schedule(schedule, policy, timeline, base):
             rows.append([what, str(len(gaps) // timeline.periods), f"{statistics.median(gaps):.1f}",
                          f"{sorted(gaps)[len(gaps) * 9 // 10]:.1f}", f"{sum(gaps) / timeline.periods / 1e3:.2f}"])
     kit.print_table(["time between", "in a step", "median us", "9 of 10 below", "sum ms"], rows)
-    return measured, predicted
+
+
+def print_gains(rounds):
+    """Gains over 1f1b of the same round, in percent; of several rounds the median. Returns the goals."""
+    rows, goals = [], []
+    for schedule in [name for name in rounds[0] if name != "1f1b"]:
+        both = [r for r in rounds if schedule in r and "1f1b" in r]
+        gain = {key: statistics.median(100 * (r["1f1b"][key] / r[schedule][key] - 1) for r in both)
+                for key in ("predicted", "replayed", "measured")}
+        rows.append([schedule, *(f"{gain[key]:+.1f} %" for key in ("predicted", "replayed", "measured")),
+                     f"{gain['measured'] - gain['predicted']:+.1f}", f"{gain['measured'] - gain['replayed']:+.1f}"])
+        goals.append((schedule, gain))
+    print(f"\ngains over 1f1b, median of {len(rounds)} rounds")
+    kit.print_table(["schedule", "predicted", "with measured compute", "measured", "points off", "points off the replay"], rows)
+    return [kit.verdict(f"{schedule}: points off the predicted gain", abs(gain["measured"] - gain["predicted"]), GOAL_POINTS,
+                        abs(gain["measured"] - gain["predicted"]) <= GOAL_POINTS) for schedule, gain in goals]
 
 
 def main():
@@ -194,7 +221,10 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--budget", type=float, default=1, help="seconds of search for each schedule")
     parser.add_argument("--calibrate-seconds", type=int, default=8)
-    parser.add_argument("--only", help="schedules, with commas")
+    parser.add_argument("--only", help="schedules, with commas; 1f1b among them")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--brief", action="store_true", help="a line for each schedule and the gains, without the tables")
+    parser.add_argument("--cpus", metavar="LIST", help="run on these processors alone, as taskset -c takes them")
     parser.add_argument("--seconds", type=float, default=140, help="begin no schedule after so many")
     kit.add_common_flags(parser)
     options = parser.parse_args()
@@ -203,26 +233,33 @@ def main():
     flags = ["--hidden", options.hidden, "--heads", 4, "--no-dropout", "--precision", "fp32", "--micro-batch", 1, "--layers",
              options.layers, "--pp", options.ranks, "--global-batch", options.micro_batches, "--seq", options.seq, "--cluster",
              f"local:{options.ranks},nic={options.rate}Mb/s", "--threads", 1]
-    schedules, results, base = options.only.split(",") if options.only else SCHEDULES, {}, None
+    schedules, rounds = options.only.split(",") if options.only else SCHEDULES, []
     with tempfile.TemporaryDirectory() as folder:
-        said = shell.run([options.weft, "calibrate", *flags, "--schedule", schedules[0], "--policy", "weft", "--budget",
+        pinned = ["taskset", "-c", options.cpus] if options.cpus else []
+        said = shell.run([*pinned, options.weft, "calibrate", *flags, "--schedule", "zb-h1", "--policy", "weft", "--budget",
                           options.budget, "--calibrate-seconds", options.calibrate_seconds, "--out", folder])
         print("\n".join(line for line in said.splitlines() if "between operations" in line))
         device = json.loads((Path(folder) / "profile.json").read_text())["devices"]["cpu"]
         print({key: value for key, value in device.items() if key.endswith(("_us", "_slowdown"))})
-        for place, schedule in enumerate(schedules):
-            if time.monotonic() - begin > options.seconds:
-                print(f"\n== {schedule}: not run, {options.seconds:.0f} s are over")
-                continue
-            policy, timeline = measure(schedule, flags, Path(folder) / "profile.json", options, shell,
-                                       Path(folder) / f"run-{place}")
-            times = print_schedule(schedule, policy, timeline, base)
-            base = base or times
-            results[f"{place} {schedule}"] = {"measured_ms": times[0], "predicted_ms": times[1], "loss": policy["loss"],
-                                              "other_cores": shell.other_cores}
-            sys.stdout.flush()
+        for number in range(options.rounds):
+            rounds.append({})
+            for schedule in schedules:
+                if time.monotonic() - begin > options.seconds:
+                    print(f"\n== {schedule}: not run, {options.seconds:.0f} s are over")
+                    continue
+                policy, timeline, times = measure(schedule, flags, Path(folder) / "profile.json", options, shell,
+                                                  Path(folder) / f"{number}-{schedule}")
+                rounds[-1][schedule] = {**times, "loss": policy["loss"], "other_cores": shell.other_cores}
+                if number == 0 and not options.brief:
+                    print_schedule(schedule, policy, timeline, times)
+                else:
+                    ranks = " ".join(f"{ratio:.3f}" for ratio in times["ranks"])
+                    print(f"round {number + 1}, {schedule}: predicted {times['predicted']:.1f} ms, replayed with measured compute "
+                          f"{times['replayed']:.1f} ms, measured {times['measured']:.1f} ms; ranks {ranks}")
+                sys.stdout.flush()
+    goals = print_gains([r for r in rounds if r])
     print(f"\n{time.monotonic() - begin:.0f} s in all")
-    return kit.finish("pipeline_spans", machine, shell, {"schedules": results}, options)
+    return kit.finish("pipeline_spans", machine, shell, {"rounds": rounds, "goals": goals}, options)
 
 
 if __name__ == "__main__":
