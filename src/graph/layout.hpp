@@ -95,13 +95,16 @@ struct Layout {
   // Forwards of the first stage of 1F1B before its first backward; those of the stages behind it fall evenly to one on
   // the last. More than there are stages hide messages, fewer hold fewer activations. 0: as many as stages.
   std::int64_t warm_up_depth = 0;
-  std::vector<std::int64_t> stage_layers = {};  // layers of each chunk in model order; empty: as even as possible
+  std::vector<std::int64_t> stage_layers = {};  // layers of each model chunk in their order; empty: as even as possible
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first
   friend bool operator==(const Layout&, const Layout&) = default;
 
   std::int64_t extent(Axis axis) const;  // ranks along it
   std::int64_t devices() const { return tp * cp * dp * pp; }
   std::int64_t chunks() const { return pp * vpp; }
+  // Ways that micro-batches take through the pipeline, each through chunks of its own with a copy of the parameters.
+  std::int64_t directions() const { return row_of(schedule).two_directions ? 2 : 1; }
+  std::int64_t model_chunks() const { return chunks() / directions(); }  // in which a micro-batch passes all layers
   // Returns whether one stage has the first chunk of the model and the last, so the embedding and the head.
   bool ends_meet() const { return pp == 1 || (row_of(schedule).in_waves && vpp % 2 == 0); }
   std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
@@ -110,7 +113,8 @@ struct Layout {
   // Returns whether there are all-to-alls before and after the experts.
   bool experts_exchange_slots() const { return ep > 1 && expert_exchange != ExpertExchange::gathered; }
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
-  std::int64_t layer_groups() const { return micro_batches() / layer_group; }
+  // How often the graph of a step repeats. With two directions it holds a micro-batch of each.
+  std::int64_t layer_groups() const { return micro_batches() / (layer_group * directions()); }
   std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
   bool has_slices() const { return !slice_tokens.empty(); }
   std::int64_t slices() const { return has_slices() ? static_cast<std::int64_t>(slice_tokens.size()) : 1; }
@@ -131,8 +135,8 @@ inline bool has_dropout(const Transformer& model, const Layout& layout) {
 // Throws Error naming the flag, the value and what is allowed.
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices);
 
-// Layers of each of pp*vpp chunks, in model order. Where layers do not divide, the first and last chunks get fewer:
-// they also hold the embedding and the head.
+// Layers of each of pp*vpp chunks, in model order; with two directions those of one come behind those of the other.
+// Where layers do not divide, the first and last chunks get fewer: they also hold the embedding and the head.
 std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transformer& model);
 
 Mesh dense_mesh(const Layout& layout);
