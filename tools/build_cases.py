@@ -122,6 +122,7 @@ LAYOUTS = [
     ("pp-v-half", TINY, "--pp 2 --vpp 2 --schedule v-half --global-batch 32"),
     ("pp-hanayo", TINY, "--pp 2 --vpp 2 --schedule hanayo --global-batch 32"),
     ("pp-dualpipev", TINY, "--pp 2 --vpp 2 --schedule dualpipev --global-batch 64"),
+    ("pp-dualpipe", TINY, "--pp 2 --vpp 2 --schedule dualpipe --global-batch 64"),
     ("pp-warm-up-depth", TINY, "--pp 2 --warm-up-depth 3 --global-batch 64"),
     ("pp-kfac", TINY, "--pp 4 --kfac-interval 3 --global-batch 32"),
     ("pp-kfac-auto", TINY, "--pp 4 --kfac-interval auto --global-batch 32"),

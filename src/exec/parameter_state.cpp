@@ -7,6 +7,7 @@
 #include "compress/compressor.hpp"
 #include "exec/initial_weights.hpp"
 #include "graph/factor_sizes.hpp"
+#include "graph/pipeline_run.hpp"
 #include "plan/memory/lifetimes.hpp"
 
 namespace weft {
@@ -76,6 +77,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     p.layer = op.layer;
     p.role = op.subject;
     p.group = sharding_group(view.plan().layout, op.subject);
+    p.is_copy = shape_of(view.plan().layout).is_copy(graph.classes[op.rank_class].stage, op.chunk);
     p.tensors = held_tensors(view.plan().model, view.plan().layout, op.layer, op.subject, view.holder());
     for (const HeldTensor& tensor : p.tensors) p.elements += tensor.elements();
     p.reduced = read_of(op, Operand::gradient);
@@ -117,6 +119,7 @@ std::optional<GroupKind> ParameterStates::same_elements(const ParameterState& p)
 
 ElementRange ParameterStates::saved(const ParameterState& p) const {
   const ElementRange held = own(p);
+  if (p.is_copy) return {held.begin, held.begin};
   const std::optional<GroupKind> group = same_elements(p);
   if (!group) return held;
   const ElementRange share = view_.own_shard(held.size(), *group);
@@ -124,6 +127,7 @@ ElementRange ParameterStates::saved(const ParameterState& p) const {
 }
 
 bool ParameterStates::answers_for(const ParameterState& p, GroupKind among) const {
+  if (p.is_copy) return false;
   const std::optional<GroupKind> group = same_elements(p);
   if (!group) return true;
   const std::vector<std::int64_t>&same = view_.members(*group), &asked = view_.members(among);

@@ -26,6 +26,7 @@ struct ParameterState {
   Role role = Role::embedding;
   std::int64_t elements = 0;        // of this tensor-parallel rank, without the padding of ZeRO's shards
   GroupKind group = GroupKind::dp;  // whose members have ZeRO's shards of it
+  bool is_copy = false;             // of the pipeline's second direction: the rank with the first one answers for it
   std::vector<HeldTensor> tensors;
   ValueId weight;    // whole; under ZeRO-3 this rank's shard
   ValueId gradient;  // what backward sums up: whole; under ZeRO-2 and 3 a shard

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "graph/group_levels.hpp"
+#include "graph/pipeline_run.hpp"
 
 namespace weft {
 
@@ -69,6 +70,11 @@ ElementPointer RankView::data(ValueId value, MicroBatch micro_batch) const {
 }
 
 MicroBatch RankView::micro_batch_of_step(const Operation& operation, MicroBatch micro_batch) const {
+  if (plan().layout.directions() > 1) {
+    const std::int64_t stage = plan().graph.classes[class_].stage;
+    const bool other_way = shape_of(plan().layout).is_copy(stage, operation.chunk);
+    return make_id<MicroBatch>(2 * micro_batch.value + (other_way ? 1 : 0));
+  }
   if (operation.turn < 0 || plan().layout.has_slices()) return micro_batch;
   return make_id<MicroBatch>(micro_batch.value * plan().layout.group_size() + operation.turn);
 }

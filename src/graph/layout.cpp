@@ -195,7 +195,8 @@ void validate_slices(const Layout& l, const Transformer& model) {
   if (l.micro_batch > 1)
     fail("--slices: needs --micro-batch 1, not {}: smaller micro-batches come first", l.micro_batch);
   if (l.cp > 1) fail("--slices: is for --cp 1, not {}", l.cp);
-  if (l.zero > 1) fail("--slices: is for --zero 0 and 1, not {}", l.zero);
+  if (l.zero > 2) fail("--slices: is for --zero 0, 1 and 2, not {}", l.zero);
+  if (l.zero == 2 && l.compress.is_on()) fail("--slices: with --zero 2 is not for --compress {}", name_of(l.compress));
   if (model.experts) fail("--slices: is for models without experts, and {} has {}", model.name, model.experts->count);
 }
 
@@ -282,6 +283,25 @@ void validate_tensor_parallel(const Layout& l, const Transformer& model) {
   if (l.sequence_parallel && l.tp == 1) fail("--sequence-parallel: needs --tp above 1");
 }
 
+void validate_directions(const Layout& l, const Transformer& model) {
+  if (l.directions() == 1) return;
+  const std::string_view name = name_of(l.schedule);
+  if (l.pp % 2 != 0) fail("--schedule {}: every stage has a mirror image, so --pp is even, not {}", name, l.pp);
+  if (l.micro_batches() % 2 != 0) {
+    fail("--schedule {}: half of the micro-batches enter at each end, so their number is even, not {}", name,
+         l.micro_batches());
+  }
+  if (l.pp > model.layers) fail("--pp {}: more stages than {}'s {} layers", l.pp, model.name, model.layers);
+  if (l.has_shard_groups()) {
+    fail("--zero-shards {}: is not for --schedule {}, whose two copies of the parameters are summed", l.zero_shards,
+         name);
+  }
+  if (l.kfac_interval > 0) fail("--optimizer kfac: is not for --schedule {}, which has parameters twice", name);
+  if (l.compress.is_on()) {
+    fail("--compress gradients={}: is not for --schedule {}, which has parameters twice", name_of(l.compress), name);
+  }
+}
+
 void validate_pipeline(const Layout& l, const Transformer& model) {
   const bool searched = row_of(l.schedule).searched, several_chunks = row_of(l.schedule).several_chunks || searched;
   if (row_of(l.schedule).several_waves && l.vpp % 2 != 0) {
@@ -305,13 +325,14 @@ void validate_pipeline(const Layout& l, const Transformer& model) {
            l.pp);
     }
   }
-  if (checked_product({l.pp, l.vpp}, "--pp * --vpp") > model.layers) {
+  validate_directions(l, model);
+  if (checked_product({l.pp, l.vpp}, "--pp * --vpp") / l.directions() > model.layers) {
     fail("--pp {} * --vpp {}: more model chunks than {}'s {} layers", l.pp, l.vpp, model.name, model.layers);
   }
   if (l.stage_layers.empty()) return;
-  if (static_cast<std::int64_t>(l.stage_layers.size()) != l.chunks()) {
-    fail("--stage-layers: {} numbers given, {} model chunks (--pp * --vpp) need one each", l.stage_layers.size(),
-         l.chunks());
+  if (static_cast<std::int64_t>(l.stage_layers.size()) != l.model_chunks()) {
+    fail("--stage-layers: {} numbers given, {} model chunks ({}) need one each", l.stage_layers.size(),
+         l.model_chunks(), l.directions() > 1 ? "--pp" : "--pp * --vpp");
   }
   std::int64_t sum = 0;
   for (const std::int64_t n : l.stage_layers) {
@@ -392,6 +413,15 @@ void validate_experts(const Layout& l, const Transformer& model) {
   }
 }
 
+std::vector<std::int64_t> even_layers(const Layout& layout, const Transformer& model) {
+  const std::int64_t n = layout.model_chunks();
+  std::vector<std::int64_t> layers(n, model.layers / n);
+  const std::int64_t rest = model.layers % n;
+  const std::int64_t first = (n - rest + 1) / 2;  // the chunks with one layer more lie in the middle
+  for (std::int64_t i = first; i < first + rest; ++i) ++layers[i];
+  return layers;
+}
+
 }  // namespace
 
 std::string_view name_of(Recompute recompute) {
@@ -451,12 +481,8 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
 }
 
 std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transformer& model) {
-  if (!layout.stage_layers.empty()) return layout.stage_layers;
-  const std::int64_t n = layout.chunks();
-  std::vector<std::int64_t> layers(n, model.layers / n);
-  const std::int64_t rest = model.layers % n;
-  const std::int64_t first = (n - rest + 1) / 2;  // the chunks with one layer more lie in the middle
-  for (std::int64_t i = first; i < first + rest; ++i) ++layers[i];
+  std::vector<std::int64_t> layers = layout.stage_layers.empty() ? even_layers(layout, model) : layout.stage_layers;
+  layers.insert(layers.end(), layers.begin(), layers.begin() + (layout.chunks() - layout.model_chunks()));
   return layers;
 }
 

@@ -105,13 +105,16 @@ struct Layout {
   // Forwards of the first stage of 1F1B before its first backward; those of the stages behind it fall evenly to one on
   // the last. More than there are stages hide messages, fewer hold fewer activations. 0: as many as stages.
   std::int64_t warm_up_depth = 0;
-  std::vector<std::int64_t> stage_layers = {};  // layers of each chunk in model order; empty: as even as possible
+  std::vector<std::int64_t> stage_layers = {};  // layers of each model chunk in their order; empty: as even as possible
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first
   friend bool operator==(const Layout&, const Layout&) = default;
 
   std::int64_t extent(Axis axis) const;  // ranks along it
   std::int64_t devices() const { return tp * cp * dp * pp; }
   std::int64_t chunks() const { return pp * vpp; }
+  // Ways that micro-batches take through the pipeline, each through chunks of its own with a copy of the parameters.
+  std::int64_t directions() const { return row_of(schedule).two_directions ? 2 : 1; }
+  std::int64_t model_chunks() const { return chunks() / directions(); }  // in which a micro-batch passes all layers
   // Returns whether one stage has the first chunk of the model and the last, so the embedding and the head.
   bool ends_meet() const { return pp == 1 || (row_of(schedule).in_waves && vpp % 2 == 0); }
   std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
@@ -120,8 +123,9 @@ struct Layout {
   // Returns whether there are all-to-alls before and after the experts.
   bool experts_exchange_slots() const { return ep > 1 && expert_exchange != ExpertExchange::gathered; }
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
-  // Returns how often the graph repeats in a step: once for every micro-batch, or for every group of them.
-  std::int64_t layer_groups() const { return micro_batches() / group_size(); }
+  // Returns how often the graph repeats in a step: once for every micro-batch, or for every group of them. With two
+  // directions it holds a micro-batch of each.
+  std::int64_t layer_groups() const { return micro_batches() / (group_size() * directions()); }
   std::int64_t reduction_group() const { return std::max<std::int64_t>(reduce_every, 1); }
   std::int64_t group_size() const { return layer_group * reduction_group(); }  // one of the two is 1
   // Returns whether ranks add up all gradients of a step before they reduce them; else they add up what was reduced,
@@ -150,8 +154,8 @@ std::string reduce_every_in_words(const Layout& layout);
 // Throws Error naming the flag, the value and what is allowed.
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices);
 
-// Layers of each of pp*vpp chunks, in model order. Where layers do not divide, the first and last chunks get fewer:
-// they also hold the embedding and the head.
+// Layers of each of pp*vpp chunks, in model order; with two directions those of one come behind those of the other.
+// Where layers do not divide, the first and last chunks get fewer: they also hold the embedding and the head.
 std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transformer& model);
 
 Mesh dense_mesh(const Layout& layout);

@@ -220,6 +220,35 @@ TEST(LayoutValidation, OfPipelines) {
       });
 }
 
+TEST(LayoutValidation, OfTwoDirections) {
+  using enum PipelineSchedule;
+  expect_rejected(
+      model_preset("llama2-7b"), {.pp = 4, .vpp = 2, .global_batch = 8, .seq = 64, .schedule = dualpipe}, 4,
+      {
+          {[](Layout& l) { l.vpp = 1; }, {"--schedule dualpipe", "--vpp 2"}},
+          {[](Layout& l) { l.vpp = 4; }, {"--schedule dualpipe", "--vpp 2"}},
+          {[](Layout& l) { l.global_batch = 7; }, {"--schedule dualpipe", "even, not 7"}},
+          {[](Layout& l) { l.stage_layers = {4, 4, 4, 4, 4, 4, 4, 4}; }, {"--stage-layers", "8 numbers", "4 model"}},
+          {[](Layout& l) { l.kfac_interval = 1; }, {"kfac", "dualpipe"}},
+          {[](Layout& l) { l.slice_tokens = {32, 32}; }, {"--slices", "dualpipe"}},
+      });
+  EXPECT_NE(
+      message({.pp = 3, .vpp = 2, .global_batch = 8, .seq = 64, .schedule = dualpipe}, model_preset("llama2-7b"), 3)
+          .find("--pp is even, not 3"),
+      std::string::npos);
+  EXPECT_EQ(
+      message({.pp = 4, .vpp = 2, .global_batch = 8, .seq = 64, .schedule = dualpipe, .stage_layers = {7, 9, 9, 7}},
+              model_preset("llama2-7b"), 4),
+      "accepted");
+}
+
+// With two directions the layers of the model come twice.
+TEST(LayersPerChunk, OfTwoDirectionsAreThoseOfBothCopies) {
+  const Layout layout{.pp = 4, .vpp = 2, .schedule = PipelineSchedule::dualpipe};
+  EXPECT_EQ(layers_per_chunk(layout, test::with_layers("gpt2", 6)),
+            (std::vector<std::int64_t>{1, 2, 2, 1, 1, 2, 2, 1}));
+}
+
 TEST(LayoutValidation, OfExperts) {
   // mixtral: 8 experts of 14336.
   Layout good{.tp = 2, .dp = 4, .ep = 4, .etp = 2, .global_batch = 4, .seq = 64};

@@ -125,7 +125,7 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
   for (const std::int64_t count : per_chunk) {
     Held chunk;
     for (const std::int64_t end = layer + count; layer < end; ++layer) {
-      const Held& held = model.is_moe_layer(layer) ? moe_layer : dense_layer;
+      const Held& held = model.is_moe_layer(layer % model.layers) ? moe_layer : dense_layer;
       chunk.state += held.state;
       chunk.saved += held.saved;
     }

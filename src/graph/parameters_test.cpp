@@ -47,6 +47,16 @@ TEST(Parameters, OneRankHoldsTheWholeModel) {
   }
 }
 
+// DeepSeek's table of DualPipe: twice the parameters. Each copy has its embedding and its head on different stages, of
+// which one has the embedding of one copy and the head of the other, so tied ones are not copied once more.
+TEST(Parameters, TwoDirectionsHoldTwoCopies) {
+  for (const char* name : kModels) {
+    const Transformer model = with_layers(name, 8);
+    const StepGraph graph = build(model, "local:4", {.pp = 4, .vpp = 2, .schedule = PipelineSchedule::dualpipe}, 8);
+    EXPECT_EQ(weights_of_all_ranks(graph), 2 * total_parameters(model)) << name;
+  }
+}
+
 TEST(Parameters, PipelineStagesShareThemAndCopyTiedEmbeddings) {
   for (const char* name : kModels) {
     const Transformer model = with_layers(name, 8);

@@ -8,7 +8,13 @@
 namespace weft {
 
 PipelineShape shape_of(const Layout& layout) {
-  return {layout.pp, layout.vpp, layout.micro_batches(), row_of(layout.schedule).in_waves, layout.slices()};
+  const ScheduleRow& row = row_of(layout.schedule);
+  return {.stages = layout.pp,
+          .chunks = layout.vpp,
+          .micro_batches = layout.micro_batches() / layout.directions(),
+          .in_waves = row.in_waves,
+          .slices = layout.slices(),
+          .two_directions = row.two_directions};
 }
 
 PipelineProblem problem_in_units(const PipelineShape& shape) {
@@ -46,11 +52,11 @@ std::optional<std::int64_t> PipelineRun::ready_at(BlockKind kind, std::int64_t s
   const Chunk& own = chunks_[number];
   const auto by_message = [&](std::int64_t other) { return shape.stage_of(other) != stage; };
   if (kind == BlockKind::forward) {
-    if (number == 0) return 0;
+    if (shape.is_first(number)) return 0;
     return arrival(chunks_[number - 1].forward, next, by_message(number - 1));
   }
   if (kind == BlockKind::weight_grad) return arrival(own.input_grad, next, false);
-  if (number + 1 == shape.all_chunks()) return arrival(own.forward, shape.forward_of(next), false);
+  if (shape.is_last(number)) return arrival(own.forward, shape.forward_of(next), false);
   return arrival(chunks_[number + 1].input_grad, next, by_message(number + 1));
 }
 
@@ -187,10 +193,10 @@ class RepeatedSteps {
       const std::int64_t end = end_of(ends, chunk, pass);
       return end < 0 || shape.stage_of(chunk) == static_cast<std::int64_t>(stage) ? end : end + problem_.message;
     };
-    if (pass.kind == BlockKind::forward) return number == 0 ? 0 : arrival(forward_, number - 1);
+    if (pass.kind == BlockKind::forward) return shape.is_first(number) ? 0 : arrival(forward_, number - 1);
     if (pass.kind == BlockKind::weight_grad) return end_of(input_grad_, number, pass);
     const std::int64_t own_forward = end_of(forward_, number, pass);
-    return own_forward < 0 || number + 1 == shape.all_chunks() ? own_forward : arrival(input_grad_, number + 1);
+    return own_forward < 0 || shape.is_last(number) ? own_forward : arrival(input_grad_, number + 1);
   }
 
   const PipelineProblem& problem_;

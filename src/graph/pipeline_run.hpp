@@ -21,6 +21,10 @@ struct PipelineShape {
   // p - 1, ..., 0 in the second, and so on. Otherwise every chunk begins at stage 0.
   bool in_waves = false;
   std::int64_t slices = 1;  // of a micro-batch's sequences, which pass one behind the other
+  // Whether a stage's two chunks are parts of two copies of the model. One goes through stages 0, 1, ..., p - 1 and has
+  // the numbers 0, ..., p - 1; the other goes through p - 1, ..., 0 and has the numbers behind them. A stage's first
+  // chunk is the one that has the earlier layers. A micro-batch here is one of each direction.
+  bool two_directions = false;
 
   std::int64_t all_chunks() const { return stages * chunks; }
   std::int64_t passes() const { return micro_batches * slices; }  // of a kind through a chunk
@@ -34,10 +38,18 @@ struct PipelineShape {
   std::int64_t forward_of(std::int64_t k) const { return k / slices * slices + slices - 1 - k % slices; }
   // Returns the number of a stage's chunk in the order of the model.
   std::int64_t number_of(std::int64_t stage, std::int64_t chunk) const {
-    return chunk * stages + (is_reversed(chunk) ? stages - 1 - stage : stage);
+    const std::int64_t way = two_directions && 2 * stage >= stages ? 1 - chunk : chunk;
+    return way * stages + (is_reversed(way) ? stages - 1 - stage : stage);
   }
   std::int64_t stage_of(std::int64_t number) const {
     return is_reversed(number / stages) ? stages - 1 - number % stages : number % stages;
+  }
+  // Returns whether a micro-batch enters the model, or leaves it, at the chunk of that number.
+  bool is_first(std::int64_t number) const { return number == 0 || (two_directions && number == stages); }
+  bool is_last(std::int64_t number) const { return is_first(number + 1) || number + 1 == all_chunks(); }
+  // Returns whether a stage's chunk is of the second copy of the model.
+  bool is_copy(std::int64_t stage, std::int64_t chunk) const {
+    return two_directions && number_of(stage, chunk) >= stages;
   }
 
  private:

@@ -120,6 +120,10 @@ PipelineOrders dual_pipe_in_waves(const Layout& layout, bool paired) {
   return dual_pipe_waves(shape_of(layout), paired);
 }
 
+PipelineOrders dual_pipe(const Layout& layout, bool paired) {
+  return dual_pipe_both_ways(shape_of(layout), paired);
+}
+
 PipelineOrders unless_searched(const Layout& layout, bool paired) {
   return layout.vpp > 1 ? zero_bubble_in_waves(layout, paired) : orders_after<one_f_one_b_warm_up>(layout, paired);
 }
@@ -165,8 +169,15 @@ constexpr ScheduleRow kSchedules[] = {
      .takes_slices = true,
      .may_pair = true,
      .orders = unless_searched},
+    {.name = "dualpipe",
+     .several_chunks = true,
+     .in_waves = true,
+     .splits_backward = true,
+     .may_pair = true,
+     .orders = dual_pipe,
+     .two_directions = true},
 };
-static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule::searched) + 1);
+static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule::dualpipe) + 1);
 
 }  // namespace
 

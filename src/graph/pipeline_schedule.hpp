@@ -37,7 +37,8 @@ enum class PipelineSchedule {
   v_min,
   hanayo,
   dualpipev,
-  searched
+  searched,
+  dualpipe
 };
 
 // A pass at its place in the order of a pipeline rank.
@@ -72,6 +73,9 @@ struct ScheduleRow {
   // Whether a forward and the backward of another micro-batch may run side by side, as a pair.
   bool may_pair = false;
   PipelineOrders (*orders)(const Layout& layout, bool paired);
+  // Whether micro-batches enter at both ends, half of them at each. A pipeline rank holds two stages, its own and the
+  // one that is as far from the other end, and every stage is on two ranks: parameters are there twice.
+  bool two_directions = false;
 };
 const ScheduleRow& row_of(PipelineSchedule schedule);
 inline std::string_view name_of(PipelineSchedule schedule) {

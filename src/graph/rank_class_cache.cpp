@@ -16,7 +16,7 @@ const RankClasses& RankClassCache::find(const Layout& layout, const ModelGroups&
                                 model.key_copies,
                                 layout.shards(),
                                 layout.zero_secondary,
-                                layout.ends_meet() ? 1 : 0};
+                                layout.ends_meet() ? layout.directions() : 0};
   for (const Axis axis : layout.mesh_order) key.push_back(axis.number);
   Entry* entry = nullptr;
   {

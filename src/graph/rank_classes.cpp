@@ -52,6 +52,12 @@ std::vector<Rank> with_same_head(const std::vector<Rank>& tensor_parallel, std::
   return {first, first + copies};
 }
 
+// Whether pipeline stages hold copies of the same parameters: the first and the last one of tied embeddings or, with
+// two directions, each and its mirror image.
+bool has_tied_groups(const Layout& layout) {
+  return layout.directions() > 1 || !layout.ends_meet();
+}
+
 // Whether a job has groups of that kind at all.
 bool has_groups(GroupKind kind, const Layout& layout, const ModelGroups& model) {
   if (is_of_experts(kind)) return model.experts;
@@ -110,8 +116,9 @@ std::vector<std::vector<Rank>> enumerate_groups(GroupKind kind, const Layout& la
           kind == GroupKind::pp_next ? (stage + 1) % layout.pp : (stage + layout.pp - 1) % layout.pp;
       groups.push_back({rank, dense.neighbour(rank, Axis::pp, other)});
     } else if (kind == GroupKind::tied) {
-      if (dense.coordinate(Axis::pp, rank) != 0) continue;
-      groups.push_back({rank, dense.neighbour(rank, Axis::pp, layout.pp - 1)});
+      const std::int64_t stage = dense.coordinate(Axis::pp, rank);
+      if (layout.directions() == 1 ? stage != 0 : 2 * stage >= layout.pp) continue;
+      groups.push_back({rank, dense.neighbour(rank, Axis::pp, layout.pp - 1 - stage)});
     } else if (kind == GroupKind::kv) {
       const std::int64_t position = dense.coordinate(Axis::tp, rank);
       if (position % model.key_copies != 0) continue;
@@ -165,7 +172,7 @@ GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layo
   const std::size_t ranks = dense.size();
   table.group_of.assign(ranks, -1);
   table.view_of.assign(ranks, -1);
-  const bool trivial = belongs_to_first(kind) ? layout.pp == 1 : kind == GroupKind::tied && layout.ends_meet();
+  const bool trivial = belongs_to_first(kind) ? layout.pp == 1 : kind == GroupKind::tied && !has_tied_groups(layout);
   if (trivial) return table;
   table.groups = enumerate_groups(kind, layout, model, dense, expert);
   using Seen = std::tuple<std::int64_t, std::vector<std::int64_t>, bool, std::vector<std::int32_t>>;
@@ -411,8 +418,10 @@ std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, 
   if (kind == GroupKind::pp_next) return {rank, dense.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
   if (kind == GroupKind::pp_prev) return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
   if (kind == GroupKind::tied) {
-    if (layout.ends_meet() || (stage != 0 && stage != layout.pp - 1)) return {};
-    return {dense.neighbour(rank, Axis::pp, 0), dense.neighbour(rank, Axis::pp, layout.pp - 1)};
+    const std::int64_t from_its_end = std::min(stage, layout.pp - 1 - stage);
+    if (!has_tied_groups(layout) || (layout.directions() == 1 && from_its_end != 0)) return {};
+    return {dense.neighbour(rank, Axis::pp, from_its_end),
+            dense.neighbour(rank, Axis::pp, layout.pp - 1 - from_its_end)};
   }
   if (kind == GroupKind::kv) {
     return with_same_head(dense.group(rank, {Axis::tp}), model.key_copies, dense.coordinate(Axis::tp, rank));

@@ -162,4 +162,16 @@ PipelineOrders dual_pipe_waves(const PipelineShape& shape, bool paired) {
   return orders;
 }
 
+PipelineOrders dual_pipe_both_ways(const PipelineShape& shape, bool paired) {
+  WEFT_CHECK(shape.two_directions && shape.chunks == 2 && shape.stages % 2 == 0);
+  PipelineShape half = shape;
+  half.stages /= 2;
+  PipelineOrders orders;
+  for (std::int64_t stage = 0; stage < shape.stages; ++stage) {
+    const std::int64_t from_its_end = std::min(stage, shape.stages - 1 - stage);
+    orders.push_back(DualPipeStage(half, from_its_end, paired).order());
+  }
+  return orders;
+}
+
 }  // namespace weft

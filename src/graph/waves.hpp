@@ -1,5 +1,5 @@
 // Orders of pipelines in waves that are not searched for: micro-batches go back and forth through the chunks of every
-// stage, as Hanayo and DualPipeV have them.
+// stage, as Hanayo and DualPipeV have them, or enter at both ends.
 #pragma once
 
 #include "graph/pipeline_run.hpp"
@@ -15,5 +15,9 @@ PipelineOrders hanayo_waves(const PipelineShape& shape);
 // input gradient with its weight gradient right behind it. `paired`: the forwards and input gradients that run side by
 // side there form pairs.
 PipelineOrders dual_pipe_waves(const PipelineShape& shape, bool paired);
+
+// DualPipe (DeepSeek 2024): micro-batches enter at both ends of an even number of stages. A stage and its mirror image
+// do the same with the directions exchanged, and both what a stage of DualPipeV does on half as many stages.
+PipelineOrders dual_pipe_both_ways(const PipelineShape& shape, bool paired);
 
 }  // namespace weft

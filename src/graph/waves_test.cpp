@@ -1,5 +1,5 @@
-// Hanayo, DualPipeV and 1F1B with other warm-ups: their orders by hand, what they hold, and the idle time of
-// DualPipeV's pairs by its authors' formula.
+// Hanayo, DualPipe, DualPipeV and 1F1B with other warm-ups: their orders by hand, what they hold, and the idle time of
+// DualPipe's pairs by its authors' formula.
 #include "graph/waves.hpp"
 
 #include <fmt/format.h>
@@ -83,8 +83,10 @@ std::int64_t end_of_units(const PipelineShape& shape, const std::vector<std::vec
       return found->second;
     };
     if (pass.kind == BlockKind::weight_grad) return 0;  // of its own stage, whose order is kept
-    if (pass.kind == BlockKind::forward) return number == 0 ? 0 : ended(true, number - 1);
-    return number + 1 == shape.all_chunks() ? ended(true, number) : ended(false, number + 1);
+    const auto begins = [&](std::int64_t n) { return n == 0 || (shape.two_directions && n == shape.stages); };
+    if (pass.kind == BlockKind::forward) return begins(number) ? 0 : ended(true, number - 1);
+    const bool is_last = number + 1 == shape.all_chunks() || begins(number + 1);
+    return is_last ? ended(true, number) : ended(false, number + 1);
   };
   for (bool moves = true; moves;) {
     moves = false;
@@ -151,6 +153,70 @@ TEST(DualPipeV, IdlesAsLongAsItsAuthorsSay) {
       const std::int64_t work = 6 * m;
       EXPECT_EQ(end_of_units(shape, whole, {}) - work, 2 * (p - 1));
       EXPECT_EQ(end_of_units(shape, split, {}) - work, p - 1);
+    }
+  }
+}
+
+PipelineShape both_ways(std::int64_t stages, std::int64_t pairs) {
+  return {.stages = stages, .chunks = 2, .micro_batches = pairs, .in_waves = true, .two_directions = true};
+}
+
+// Every stage holds its own part of the model, number s of one copy, and the part of its mirror image, number p + (p -
+// 1
+// - s) of the other; the earlier one is its first chunk.
+TEST(DualPipe, StagesHoldTheirOwnPartAndThatOfTheirMirrorImage) {
+  const PipelineShape shape = both_ways(4, 4);
+  const std::int64_t first[] = {0, 1, 5, 4}, second[] = {7, 6, 2, 3};
+  for (std::int64_t stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(shape.number_of(stage, 0), first[stage]);
+    EXPECT_EQ(shape.number_of(stage, 1), second[stage]);
+    EXPECT_EQ(shape.stage_of(first[stage]), stage);
+    EXPECT_EQ(shape.stage_of(second[stage]), stage);
+    EXPECT_EQ(shape.is_copy(stage, 0), stage >= 2);
+    EXPECT_EQ(shape.is_copy(stage, 1), stage < 2);
+  }
+  for (std::int64_t number = 0; number < 8; ++number) {
+    EXPECT_EQ(shape.is_first(number), number == 0 || number == 4);
+    EXPECT_EQ(shape.is_last(number), number == 3 || number == 7);
+  }
+}
+
+// By hand from the eight steps of DeepSeek's dualpipe.py, ranks of 4 with 8 micro-batches, 4 in each direction; h is
+// the distance from the nearer end: 2 (p / 2 - h - 1) times F0; h + 1 times F0 F1; p / 2 - h - 1 times I1 W1 F1; 4 - p
+// + h + 1 times F0 B1 and F1 B0, overlapped but for the first in the middle; p / 2 - h - 1 times B1 and F1 B0
+// overlapped; h + 1 times B1 B0 of which the second half is split; p / 2 - h - 1 times W I0; what is left of W.
+TEST(DualPipe, OrderOfFourStagesAndFourMicroBatchesEachWay) {
+  const PipelineOrders orders = dual_pipe_both_ways(both_ways(4, 4), true);
+  ASSERT_EQ(orders.size(), 4U);
+  EXPECT_EQ(written_out(orders[0]),
+            "F0.0 F0.1 F0.2 F1.0 B1.0 W1.0 F1.1 (F0.3 B1.1) W1.1 (F1.2 B0.0) W0.0 B1.2 W1.2 (F1.3 B0.1) W0.1 B1.3 W1.3 "
+            "B0.2 W0.2 B0.3 W0.3");
+  EXPECT_EQ(written_out(orders[1]),
+            "F0.0 F1.0 F0.1 F1.1 F0.2 B1.0 W1.0 (F1.2 B0.0) W0.0 (F0.3 B1.1) W1.1 (F1.3 B0.1) W0.1 B1.2 W1.2 B0.2 W0.2 "
+            "B1.3 B0.3 W1.3 W0.3");
+  EXPECT_EQ(orders[2], orders[1]);
+  EXPECT_EQ(orders[3], orders[0]);
+}
+
+// DeepSeek's table: the activations of PP + 1 stages, and a bubble of (PP / 2 - 1) (F&B + B - 3W), which is PP - 2
+// units where all passes are equal and nothing is gained by overlap. Half of it is left where input gradients are
+// passed on at once.
+TEST(DualPipe, HoldsAndIdlesWhatItsAuthorsSay) {
+  for (const std::int64_t p : {2, 4, 6, 8, 16}) {
+    for (const std::int64_t pairs : {p, p + 1, 2 * p}) {
+      SCOPED_TRACE(fmt::format("{} stages, {} micro-batches each way", p, pairs));
+      const PipelineShape shape = both_ways(p, pairs);
+      std::vector<std::vector<Unit>> whole, split;
+      for (const std::vector<PipelinePass>& order : dual_pipe_both_ways(shape, true)) {
+        EXPECT_EQ(most_held(order), p + 1);
+        const auto stage = std::ssize(whole);
+        split.emplace_back();
+        for (const PipelinePass& pass : order) split.back().push_back({pass});
+        whole.push_back(with_whole_backwards(order, stage == p / 2 - 1 || stage == p / 2));
+      }
+      const std::int64_t work = 6 * pairs;
+      EXPECT_EQ(end_of_units(shape, whole, {}) - work, p - 2);
+      EXPECT_EQ(end_of_units(shape, split, {}) - work, p / 2 - 1);
     }
   }
 }

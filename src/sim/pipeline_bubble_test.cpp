@@ -26,7 +26,8 @@ double period_of(const Pipeline& pipeline, const Times& times) {
   Layout layout;
   layout.pp = pipeline.stages;
   layout.vpp = pipeline.chunks;
-  layout.global_batch = pipeline.micro_batches;
+  const bool both_ways = pipeline.schedule == PipelineSchedule::dualpipe;
+  layout.global_batch = pipeline.micro_batches * (both_ways ? 2 : 1);
   layout.schedule = pipeline.schedule;
   layout.warm_up_depth = pipeline.warm_up_depth;
   if (pipeline.slices > 1) layout.slice_tokens.assign(static_cast<std::size_t>(pipeline.slices), 1);
@@ -36,8 +37,10 @@ double period_of(const Pipeline& pipeline, const Times& times) {
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
     const auto rank = p.rank();
     for (const PipelinePass& slot : pipeline_order(layout, s)) {
-      const bool goes_up = row_of(pipeline.schedule).in_waves && slot.chunk % 2 == 1;
-      const std::int64_t chunk = slot.chunk * pipeline.stages + (goes_up ? pipeline.stages - 1 - s : s);
+      // Of two directions, the first chunk of the later half of the stages is of the way back.
+      const std::int64_t way = both_ways && 2 * s >= pipeline.stages ? 1 - slot.chunk : slot.chunk;
+      const bool goes_up = row_of(pipeline.schedule).in_waves && way % 2 == 1;
+      const std::int64_t chunk = way * pipeline.stages + (goes_up ? pipeline.stages - 1 - s : s);
       const std::int64_t time = slot.kind == forward       ? times.forward
                                 : slot.kind == input_grad  ? times.input_grad
                                 : slot.kind == weight_grad ? times.weight_grad
@@ -52,10 +55,11 @@ double period_of(const Pipeline& pipeline, const Times& times) {
   EXPECT_EQ(static_cast<std::int64_t>(operations.size()), passes * chunks * pipeline.micro_batches * pipeline.slices);
   for (const auto& [key, operation] : operations) {
     const auto [kind, chunk, micro_batch] = key;
-    if (kind == forward && chunk > 0) p.wait(operation, operations.at({forward, chunk - 1, micro_batch}));
+    const auto begins = [&](std::int64_t number) { return number == 0 || (both_ways && number == pipeline.stages); };
+    if (kind == forward && !begins(chunk)) p.wait(operation, operations.at({forward, chunk - 1, micro_batch}));
     if (kind == weight_grad) p.wait(operation, operations.at({input_grad, chunk, micro_batch}));
     if (kind != input_grad) continue;
-    const bool is_last = chunk + 1 == chunks;
+    const bool is_last = chunk + 1 == chunks || begins(chunk + 1);
     p.wait(operation, operations.at({is_last ? forward : input_grad, is_last ? chunk : chunk + 1, micro_batch}));
   }
   const SimResult result = simulate(p.build());
@@ -159,6 +163,22 @@ TEST(DualPipeV, OfEqualStagesIdlesNoLongerThanItsAuthorsSay) {
         const double bubble = period_of({PipelineSchedule::dualpipev, p, m, 2}, t) - static_cast<double>(2 * m * all);
         EXPECT_LE(bubble, static_cast<double>((p - 1) * (t.forward + 2 * whole - 3 * t.weight_grad))) << p << " " << m;
         EXPECT_GE(bubble, static_cast<double>((p - 1) * (t.forward + t.input_grad - t.weight_grad))) << p << " " << m;
+      }
+    }
+  }
+}
+
+// The same of DualPipe, (p / 2 - 1)(F&B + B - 3W) with one chunk of each direction a stage.
+TEST(DualPipe, OfEqualStagesIdlesNoLongerThanItsAuthorsSay) {
+  for (const Times& t : {Times{1, 1, 1}, Times{12, 14, 10}, Times{10, 12, 8}}) {
+    const std::int64_t whole = t.input_grad + t.weight_grad, all = t.forward + whole;
+    for (const std::int64_t p : {2, 4, 6, 8}) {
+      for (const std::int64_t pairs : {p, p + 1, 2 * p}) {
+        const double bubble =
+            period_of({PipelineSchedule::dualpipe, p, pairs, 2}, t) - static_cast<double>(2 * pairs * all);
+        const std::int64_t ramp = p / 2 - 1;
+        EXPECT_LE(bubble, static_cast<double>(ramp * (t.forward + 2 * whole - 3 * t.weight_grad))) << p << " " << pairs;
+        EXPECT_GE(bubble, static_cast<double>(ramp * (t.forward + t.input_grad - t.weight_grad))) << p << " " << pairs;
       }
     }
   }

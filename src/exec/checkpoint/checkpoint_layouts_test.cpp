@@ -41,6 +41,8 @@ std::vector<Case> cases() {
       {"tp 2, sequence parallel, dp 2, zero 1", {.tp = 2, .zero = 1, .sequence_parallel = true}, 4},
       {"pp 2", {.pp = 2}, 2},
       {"pp 2, vpp 2, dp 2, zero 2", {.pp = 2, .vpp = 2, .zero = 2, .schedule = interleaved}, 4},
+      {"pp 4, dualpipe", {.pp = 4, .vpp = 2, .schedule = dualpipe}, 4},
+      {"pp 2, dp 2, dualpipe, zero 1", {.pp = 2, .vpp = 2, .zero = 1, .schedule = dualpipe}, 4},
       {"pp 3, uneven", {.pp = 3, .stage_layers = {1, 2, 1}}, 3},
       {"cp 2", {.cp = 2}, 2},
       {"cp 2, dp 2, zero 3", {.cp = 2, .zero = 3}, 4},

@@ -14,10 +14,9 @@ ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Tra
     : graph_(graph), transfers_(transfers), model_(model), layout_(layout), id_(id) {
   const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);
   for (std::int32_t chunk = 0; chunk < layout.vpp; ++chunk) {
-    const std::size_t g = global_chunk(chunk);
-    const std::int64_t first =
-        std::accumulate(per_chunk.begin(), per_chunk.begin() + static_cast<std::ptrdiff_t>(g), std::int64_t{0});
-    chunk_layers_.emplace_back(static_cast<std::int32_t>(first), static_cast<std::int32_t>(per_chunk[g]));
+    const std::int64_t in_model = global_chunk(chunk) % layout.model_chunks();
+    const std::int64_t first = std::accumulate(per_chunk.begin(), per_chunk.begin() + in_model, std::int64_t{0});
+    chunk_layers_.emplace_back(static_cast<std::int32_t>(first), static_cast<std::int32_t>(per_chunk[in_model]));
   }
   turns_.resize(static_cast<std::size_t>(layout.group_size() * layout.slices()));
   for (Turn& turn : turns_) {
@@ -64,7 +63,7 @@ void ClassBuilder::forward_chunk(std::int32_t chunk) {
 // stays whole after forward, nor DeepSpeed, which keeps what is used again soon. Where other passes run between the
 // two, each of them would hold a copy.
 bool ClassBuilder::keeps_gathered_head(std::int32_t chunk) const {
-  return global_chunk(chunk) + 1 == layout_.chunks() && passes_in_flight(layout_)[rank_class().stage] == 1;
+  return shape_of(layout_).is_last(global_chunk(chunk)) && passes_in_flight(layout_)[rank_class().stage] == 1;
 }
 
 // The micro-batches of a layer group go through the head forward and at once backward, so that the logits of one of
@@ -185,8 +184,8 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
   c.bytes = bytes;
   const ClassGroup& members = rank_class().group(group);
   if (collective != Collective::send_recv && members.spans_classes()) {
-    // The two copies of tied embeddings go by different names.
-    const Role name = group == GroupKind::tied ? Role::embedding : op.subject;
+    // The two copies of tied embeddings on different stages go by different names.
+    const Role name = role == Role::tied_reduce ? Role::embedding : op.subject;
     c.transfer = transfers_.id({group, members.members.front().value, role, name, phase, layer_, turn_});
   }
   op.communication = c;

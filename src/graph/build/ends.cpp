@@ -44,8 +44,9 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
 
 ValueId ClassBuilder::forward_input(std::int32_t chunk) {
   const std::int64_t before = global_chunk(chunk) - 1;
-  if (before >= 0 && is_on_this_stage(before)) return now().chunk_output[chunk - 1];
-  if (before >= 0) return boundary(Role::stage_input, Phase::forward, before, false, {});
+  const bool is_first = shape_of(layout_).is_first(global_chunk(chunk));
+  if (!is_first && is_on_this_stage(before)) return now().chunk_output[chunk - 1];
+  if (!is_first) return boundary(Role::stage_input, Phase::forward, before, false, {});
   parameter(Role::embedding);
   Sharding sharding = token_sharding();
   if (in_tp()) sharding.add_partial(Axis::tp);  // each rank has the tokens of its part of the vocabulary
@@ -77,7 +78,7 @@ ValueId ClassBuilder::drop_out_embedding(ValueId in) {
 void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
   const std::int64_t before = global_chunk(chunk) - 1;
   now().chunk_input_grad[chunk] = grad;
-  if (before >= 0) {
+  if (!shape_of(layout_).is_first(global_chunk(chunk))) {
     if (!is_on_this_stage(before)) boundary(Role::stage_input, Phase::input_grad, before, true, grad);
     return;
   }
@@ -97,7 +98,7 @@ void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
 void ClassBuilder::forward_output(std::int32_t chunk, ValueId output) {
   now().chunk_output[chunk] = output;
   const std::int64_t next = global_chunk(chunk) + 1;
-  if (next == layout_.chunks()) {
+  if (shape_of(layout_).is_last(next - 1)) {
     forward_head(output);
   } else if (!is_on_this_stage(next)) {
     boundary(Role::stage_output, Phase::forward, next - 1, true, output);
@@ -106,7 +107,7 @@ void ClassBuilder::forward_output(std::int32_t chunk, ValueId output) {
 
 ValueId ClassBuilder::backward_output(std::int32_t chunk) {
   const std::int64_t next = global_chunk(chunk) + 1;
-  if (next == layout_.chunks()) return backward_head();
+  if (shape_of(layout_).is_last(next - 1)) return backward_head();
   if (is_on_this_stage(next)) return now().chunk_input_grad[chunk + 1];
   return boundary(Role::stage_output, Phase::input_grad, next - 1, false, {});
 }

@@ -82,12 +82,13 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   return {Operand::weight, whole};
 }
 
-// Returns where the micro-batches of a group add up a gradient, or where the only one leaves it.
+// Returns where the micro-batches of a group add up a gradient, or where the only one leaves it. Each slice has
+// its own: the passes of slices lie apart, and a gradient that waited for all of them would be held as long.
 ValueId ClassBuilder::whole_gradient(ParameterIndex index, Role role) {
   const Parameter& p = parameters_[index];
   const auto [found, is_new] = whole_gradients_.try_emplace({index, role});
-  if (is_new) {
-    const AsTurn all(turn_, kAllTurns);
+  if (is_new || layout_.has_slices()) {
+    const AsTurn all(turn_, layout_.has_slices() ? turn_ : kAllTurns);
     found->second = value({.name = label(name_of(role)) + ".grad.whole",
                            .shape = {graph_.value(p.gradient).elements() * shards(p.group)},
                            .kind = ValueKind::gradient,
@@ -98,7 +99,7 @@ ValueId ClassBuilder::whole_gradient(ParameterIndex index, Role role) {
 }
 
 // Where ranks keep only a shard of the gradient (ZeRO 2 and 3 unless the layout says otherwise), the gradient of every
-// micro-batch, or group of them, is reduced and scattered at once.
+// micro-batch, slice or group of them, is reduced and scattered at once.
 void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads) {
   const Parameter& p = parameters_[index];
   // A tied head accumulates under its own role into the embedding's gradient.
@@ -109,15 +110,16 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
   }
   const ValueId whole = whole_gradient(index, role);
   add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, whole}});
-  if (!is_last_turn()) return;
-  const AsTurn all(turn_, kAllTurns);
+  if (!layout_.has_slices() && !is_last_turn()) return;
+  const AsTurn all(turn_, layout_.has_slices() ? turn_ : kAllTurns);
   if (exchanges_gradient(p)) return exchange_gradient(p, whole, role);
   transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).elements(),
            {{Operand::payload, whole}}, {{Operand::payload, p.gradient}}, role);
 }
 
 // Adds one reduction between the accumulated gradient and the one that the update reads: over tensor-parallel replicas,
-// data parallelism (in three stages where it is compressed), replicas of shards, or the other copy of tied embeddings.
+// data parallelism (in three stages where it is compressed), replicas of shards or the copy of the other direction of a
+// pipeline, or the other copy of tied embeddings.
 // Returns what the next one reads.
 ValueId ClassBuilder::reduce_gradient(Parameter& p, ValueId grad, Role stage) {
   const std::string name = label(name_of(p.role));
@@ -135,8 +137,9 @@ ValueId ClassBuilder::reduce_gradient(Parameter& p, ValueId grad, Role stage) {
     return reduce(Collective::all_reduce, *p.replicas, ".grad.replicas", own, own);
   }
   if (stage == Role::shard_reduce) {
-    if (p.group != GroupKind::shard) return grad;
-    return reduce(Collective::all_reduce, GroupKind::replica, ".grad.summed", own, own);
+    if (p.group != GroupKind::shard && layout_.directions() == 1) return grad;
+    const GroupKind copies = layout_.directions() > 1 ? GroupKind::tied : GroupKind::replica;
+    return reduce(Collective::all_reduce, copies, ".grad.summed", own, own);
   }
   if (stage == Role::tied_reduce) {
     if (!p.tied) return grad;
@@ -242,7 +245,15 @@ void ClassBuilder::emit_updates() {
       reduced[i] = reduce_gradient(parameters_[i], reduced[i], stage);
     }
   }
-  const ValueId norm = layout_.clip_grad > 0 ? emit_norm(reduced) : ValueId{};
+  ValueId norm;
+  if (layout_.clip_grad > 0) {
+    // Of two copies of a parameter one counts.
+    std::vector<ValueId> counted;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (!shape_of(layout_).is_copy(rank_class().stage, parameters_[i].chunk)) counted.push_back(reduced[i]);
+    }
+    norm = emit_norm(counted);
+  }
   const auto for_parameters = [&](auto emit) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       chunk_ = parameters_[i].chunk;

@@ -132,6 +132,7 @@ class TorchTitanWriter {
         return "ZBVZeroBubble";
       case PipelineSchedule::dualpipev:
         return "DualPipeV";
+      case PipelineSchedule::dualpipe:
       case PipelineSchedule::zb_h1:
       case PipelineSchedule::zb_h2:
       case PipelineSchedule::v_half:

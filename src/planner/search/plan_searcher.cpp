@@ -51,8 +51,9 @@ std::int64_t some_more_micro_batches(const Layout& layout) {
 
 PlanRequest with_micro_batches(const PlanRequest& request, std::int64_t micro_batches) {
   PlanRequest result = request;
+  const Layout& layout = request.layout;
   result.layout.global_batch =
-      request.layout.dp * request.layout.micro_batch * request.layout.group_size() * micro_batches;
+      layout.dp * layout.micro_batch * layout.group_size() * layout.directions() * micro_batches;
   return result;
 }
 

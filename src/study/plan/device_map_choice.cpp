@@ -35,6 +35,7 @@ bool has_unequal_devices(const ClusterSpec& spec) {
 // One layer at a time goes from a chunk to another, wherever it helps most, as long as it helps.
 void move_layers(Inputs inputs, const Profile& profile, DeviceMapChoice& choice) {
   std::vector<std::int64_t> best = layers_per_chunk(inputs.layout, inputs.model);
+  best.resize(static_cast<std::size_t>(inputs.layout.model_chunks()));
   const std::vector<std::int64_t> first = best;
   int tried = 0;
   for (bool improved = true; improved;) {
