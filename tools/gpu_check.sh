@@ -32,6 +32,7 @@ limited() {
   esac
   if ((code != 0 && code != 77)); then
     failed=1
+    { grep -m 12 '^=========' <<<"$said" || true; } | sed 's/^/  | /' # what a sanitizer found first
     tail -n 20 <<<"$said" | sed 's/^/  | /'
   fi
 }
