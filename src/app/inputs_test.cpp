@@ -242,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "int4-stochastic"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --compress weights=int8", "weights=int8", "--zero 1, 2 or 3"},
         BadCase{
-            "--model llama2-7b --cluster dgx-a100:1 --zero 1 --products fp8 --fp8-param-gather --compress weights=int8",
+            "--model llama2-7b --cluster dgx-h100:1 --zero 1 --products fp8 --fp8-param-gather --compress weights=int8",
             "weights=int8", "--fp8-param-gather"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 3 --compress weights=int8,weights=int4", "weights",
                 "twice"},
