@@ -18,7 +18,7 @@ struct ReducedCase {
   void (*change)(Overlap&, const StepGraph&) = nullptr;  // of what the policy decides
 };
 
-std::vector<double> losses_of(const ReducedCase& c) {
+std::vector<double> losses_of_reduced(const ReducedCase& c) {
   Layout layout = c.layout;
   layout.precision = layout.grad_dtype = ElementType::fp32;
   layout.dropout = true;
@@ -69,8 +69,8 @@ TEST(ReduceEveryRun, TrainsWhatOneRankTrains) {
        }) {
     SCOPED_TRACE(fmt::format("{} zero {}, every {}, tp {} cp {} pp {}, {} ranks", c.policy, c.layout.zero,
                              c.layout.reduce_every, c.layout.tp, c.layout.cp, c.layout.pp, c.ranks));
-    const std::vector<double> expected = losses_of({"serial", {.clip_grad = c.layout.clip_grad}, 1}),
-                              found = losses_of(c);
+    const std::vector<double> expected = losses_of_reduced({"serial", {.clip_grad = c.layout.clip_grad}, 1}),
+                              found = losses_of_reduced(c);
     ASSERT_EQ(std::ssize(expected), kSteps);
     ASSERT_EQ(found.size(), expected.size());
     EXPECT_GT(std::abs(expected.front() - expected.back()), 1e-3);  // it learns, so that wrong gradients would show
@@ -96,14 +96,14 @@ TEST(UnequalPartsRun, TrainWhatOneRankTrains) {
     overlap.partition.buckets = buckets_within_layers(graph, true);
     overlap.held = {.prefetch = 1, .ahead_of_pass = true};
   };
-  const std::vector<double> expected = losses_of({"serial", {}, 1});
+  const std::vector<double> expected = losses_of_reduced({"serial", {}, 1});
   for (const ReducedCase& c : std::vector<ReducedCase>{{"ddp", {.zero = 0}, 2, growing},
                                                        {"priority", {.zero = 1}, 4, growing},
                                                        {"fsdp", {.zero = 3}, 2, halves},
                                                        {"fsdp", {.zero = 3, .recompute = Recompute::full}, 4, single},
                                                        {"fsdp", {.zero = 3, .reduce_every = 2}, 2, halves}}) {
     SCOPED_TRACE(fmt::format("{} zero {}, {} ranks", c.policy, c.layout.zero, c.ranks));
-    const std::vector<double> found = losses_of(c);
+    const std::vector<double> found = losses_of_reduced(c);
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t step = 0; step < found.size(); ++step) {
       EXPECT_NEAR(found[step] / expected[step], 1, 1e-5) << "step " << step;

@@ -14,23 +14,23 @@ namespace {
 
 using test::build, test::instances, test::with_layers;
 
-constexpr std::int64_t kMicroBatches = 8;
+constexpr std::int64_t kReducedMicroBatches = 8;
 
-StepGraph built(Layout layout, std::int64_t reduce_every, const char* model = "llama2-7b") {
+StepGraph built_reducing(Layout layout, std::int64_t reduce_every, const char* model = "llama2-7b") {
   layout.reduce_every = reduce_every;
-  StepGraph graph = build(with_layers(model, 3), "dgx-a100:1", layout, kMicroBatches);
+  StepGraph graph = build(with_layers(model, 3), "dgx-a100:1", layout, kReducedMicroBatches);
   verify_graph(graph);
   return graph;
 }
 
-double flops_of_step(const StepGraph& graph) {
+double flops_of_reduced_step(const StepGraph& graph) {
   double sum = 0;
   for (const Operation& op : graph.operations) sum += model_flops(op.key).value * instances(graph, op);
   return sum;
 }
 
 // Bytes that the transfers of gradients carry in a step, by collective.
-std::map<Collective, double> gradient_bytes(const StepGraph& graph) {
+std::map<Collective, double> gradient_bytes_by_collective(const StepGraph& graph) {
   std::map<Collective, double> sum;
   for (const Operation& op : graph.operations) {
     if (op.role != Role::grad_reduce) continue;
@@ -43,12 +43,12 @@ TEST(ReduceEvery, ComputesTheSame) {
   for (const int zero : {0, 1, 2, 3}) {
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
       const Layout layout{.zero = zero, .recompute = recompute};
-      const double expected = flops_of_step(built(layout, 0));
+      const double expected = flops_of_reduced_step(built_reducing(layout, 0));
       for (const std::int64_t every : {std::int64_t{1}, std::int64_t{2}, std::int64_t{4}, Layout::kWholeStep}) {
-        const StepGraph graph = built(layout, every);
-        EXPECT_EQ(graph.micro_batches, kMicroBatches / std::max<std::int64_t>(every, 1));
+        const StepGraph graph = built_reducing(layout, every);
+        EXPECT_EQ(graph.micro_batches, kReducedMicroBatches / std::max<std::int64_t>(every, 1));
         // The update of ZeRO 0 to 3 is the same too: sums only travel at other times.
-        EXPECT_NEAR(flops_of_step(graph) / expected, 1, 1e-12) << zero << " " << every;
+        EXPECT_NEAR(flops_of_reduced_step(graph) / expected, 1, 1e-12) << zero << " " << every;
       }
     }
   }
@@ -57,11 +57,11 @@ TEST(ReduceEvery, ComputesTheSame) {
 // With E bytes of gradients, m micro-batches and a reduction after every k of them: m/k times E are reduced and
 // scattered. Once a step, ZeRO 0 reduces E for all ranks, or gathers the E that were scattered.
 TEST(ReduceEvery, MovesTheGradientsOnceForEveryGroup) {
-  const double all = gradient_bytes(built({.zero = 0}, 0)).at(Collective::all_reduce);
+  const double all = gradient_bytes_by_collective(built_reducing({.zero = 0}, 0)).at(Collective::all_reduce);
   for (const int zero : {0, 1, 2, 3}) {
     for (const std::int64_t every : {1, 2, 4}) {
-      const auto bytes = gradient_bytes(built({.zero = zero}, every));
-      const double times = static_cast<double>(kMicroBatches / every);
+      const auto bytes = gradient_bytes_by_collective(built_reducing({.zero = zero}, every));
+      const double times = static_cast<double>(kReducedMicroBatches / every);
       EXPECT_NEAR(bytes.at(Collective::reduce_scatter) / (times * all), 1, 1e-6) << zero << " " << every;
       EXPECT_EQ(bytes.contains(Collective::all_reduce), false);
       EXPECT_EQ(bytes.contains(Collective::all_gather), zero == 0);
@@ -69,7 +69,7 @@ TEST(ReduceEvery, MovesTheGradientsOnceForEveryGroup) {
         EXPECT_NEAR(bytes.at(Collective::all_gather) / all, 1, 1e-6);
       }
     }
-    const auto once = gradient_bytes(built({.zero = zero}, Layout::kWholeStep));
+    const auto once = gradient_bytes_by_collective(built_reducing({.zero = zero}, Layout::kWholeStep));
     EXPECT_EQ(once.size(), 1u);
     EXPECT_NEAR(once.at(zero == 0 ? Collective::all_reduce : Collective::reduce_scatter) / all, 1, 1e-6);
   }
@@ -78,8 +78,9 @@ TEST(ReduceEvery, MovesTheGradientsOnceForEveryGroup) {
 // ZeRO 1 and 2 differ in when gradients are reduced and in nothing else.
 TEST(ReduceEvery, TurnsZeroOneAndTwoIntoEachOther) {
   for (const char* model : {"llama2-7b", "gpt2"}) {
-    const StepGraph one = built({.zero = 1}, 0, model), two = built({.zero = 2}, 0, model);
-    const StepGraph one_each = built({.zero = 1}, 1, model), two_once = built({.zero = 2}, Layout::kWholeStep, model);
+    const StepGraph one = built_reducing({.zero = 1}, 0, model), two = built_reducing({.zero = 2}, 0, model);
+    const StepGraph one_each = built_reducing({.zero = 1}, 1, model),
+                    two_once = built_reducing({.zero = 2}, Layout::kWholeStep, model);
     EXPECT_TRUE(one_each.operations == two.operations && one_each.values == two.values);
     EXPECT_TRUE(two_once.operations == one.operations && two_once.values == one.values);
     EXPECT_FALSE(one.operations == two.operations);
@@ -89,7 +90,7 @@ TEST(ReduceEvery, TurnsZeroOneAndTwoIntoEachOther) {
 // Adds up in whole gradients: 4 bytes for each of E parameters, instead of those of a shard.
 TEST(ReduceEvery, HoldsWholeGradientsOnceAStep) {
   const Transformer model = with_layers("llama2-7b", 3);
-  Layout layout{.dp = 8, .global_batch = 8 * kMicroBatches, .seq = 128, .zero = 2};
+  Layout layout{.dp = 8, .global_batch = 8 * kReducedMicroBatches, .seq = 128, .zero = 2};
   const double each = static_cast<double>(memory_lower_bound(model, layout).state.value);
   layout.reduce_every = Layout::kWholeStep;
   const double once = static_cast<double>(memory_lower_bound(model, layout).state.value);
@@ -106,7 +107,7 @@ TEST(ReduceEvery, RefusesWhatItCannotDo) {
   const Transformer model = with_layers("llama2-7b", 4);
   const auto refusal = [&](Layout layout) -> std::string {
     layout.dp = 8 / (layout.tp * layout.pp);
-    layout.global_batch = layout.dp * kMicroBatches;
+    layout.global_batch = layout.dp * kReducedMicroBatches;
     layout.seq = 128;
     try {
       validate(layout, model, 8);

@@ -64,9 +64,13 @@ TEST(DecisionSpace, HasADimensionWhereTheLayoutHasTheChoice) {
   EXPECT_EQ(options(gpt, {.pp = 4}, Space::kHoldBack), 1U);  // dp is 1: no gradients travel
   EXPECT_EQ(options(gpt, {.pp = 2}, Space::kHoldBack), 2U);
   EXPECT_EQ(options(gpt, {.zero = 2}, Space::kPrefetch), 1U);
-  EXPECT_EQ(options(gpt, {.zero = 3}, Space::kPrefetch), 5U);  // none, and one to four layers
+  // None, one to four layers, and one to four of which the first are gathered before their pass begins.
+  EXPECT_EQ(options(gpt, {.zero = 3}, Space::kPrefetch), 9U);
+  EXPECT_EQ(options(gpt, {.pp = 2, .zero = 3}, Space::kPrefetch), 5U);
+  EXPECT_EQ(options(gpt, {.zero = 3}, Space::kBuckets), 4U);  // two ways by layer, two within layers
   EXPECT_EQ(options(gpt, {.zero = 1}, Space::kGradientBuffers), 1U);
   EXPECT_EQ(options(gpt, {.zero = 2}, Space::kGradientBuffers), 3U);  // two to four layers
+  EXPECT_EQ(options(gpt, {.zero = 2, .reduce_every = Layout::kWholeStep}, Space::kGradientBuffers), 1U);
   EXPECT_GT(options(gpt, {.tp = 2, .etp = 2}, Space::kForwardRows), 1U);
   EXPECT_EQ(options(gpt, {}, Space::kForwardRows), 1U);
   EXPECT_GT(options(moe, {.ep = 2}, Space::kForwardExperts), 1U);

@@ -19,7 +19,7 @@ ReduceEveryOption predicted(Inputs inputs, const Profile& profile, const std::st
   return {reduce_every, only.step_s, only.memory_peak, only.fits};
 }
 
-std::string in_words(const ReduceEveryOption& option) {
+std::string option_in_words(const ReduceEveryOption& option) {
   return fmt::format("{} a step and {}{}", format_time(nanos_from_seconds(option.step_s)), format_bytes(option.memory),
                      option.fits ? "" : ", which does not fit");
 }
@@ -41,7 +41,7 @@ ReduceEveryChoice choose_reduce_every(const Inputs& inputs, const Profile& profi
 std::string reduce_every_line(const ReduceEveryChoice& choice) {
   const ReduceEveryOption &once = choice.options[0], &each = choice.options[1];
   return fmt::format("{}: once a step {}; in every micro-batch {} (predicted with {})",
-                     choice.chosen == 0 ? "step" : "1", in_words(once), in_words(each), choice.policy);
+                     choice.chosen == 0 ? "step" : "1", option_in_words(once), option_in_words(each), choice.policy);
 }
 
 }  // namespace weft
