@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/op_lists.hpp"
 #include "plan/task_windows.hpp"
 #include "planner/schedule/blocks.hpp"
 
@@ -14,6 +15,23 @@ QueueId queue_for_bubbles(ClassPlan& plan) {
   }
   plan.queues.push_back({"extra", QueueKind::extra});
   return plan.queues.last_id();
+}
+
+// Backward reads the weights that its forward read. An update follows the weight's gradient, which follows backward
+// where both are computed in turn; where the gradient runs in bubbles, it may be there first.
+void update_behind_backward(Plan& plan) {
+  const StepGraph& graph = plan.graph;
+  const OpLists readers = readers_by_value(graph);
+  for (const OpId id : graph.operations.ids()) {
+    if (graph.op(id).per_micro_batch) continue;
+    for (const Write& write : graph.op(id).writes) {
+      if (graph.value(write.value).kind != ValueKind::parameter) continue;
+      for (const OpId reader : readers[write.value.index()]) {
+        const Operation& op = graph.op(reader);
+        if (op.per_micro_batch && op.phase != Phase::forward) plan.waits.push_back({id, reader, 0});
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -53,6 +71,9 @@ void fill_bubbles(Plan& plan) {
     } else if (of_class.queues[issue.queue].kind == QueueKind::extra) {
       issue.queue = kComputeQueue;  // an update would stand behind all that may wait
     }
+  }
+  if (std::ranges::find(plan.layout.may_wait, WorkThatWaits::weight_grads) != plan.layout.may_wait.end()) {
+    update_behind_backward(plan);
   }
   const std::vector<TaskWindow> windows = windows_of_extra_work(plan);
   plan.windows.insert(plan.windows.end(), windows.begin(), windows.end());
