@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/op_lists.hpp"
+#include "plan/memory/lifetimes.hpp"
 #include "plan/task_windows.hpp"
 #include "planner/schedule/blocks.hpp"
 
@@ -22,11 +23,18 @@ QueueId queue_for_bubbles(ClassPlan& plan) {
 void update_behind_backward(Plan& plan) {
   const StepGraph& graph = plan.graph;
   const OpLists readers = readers_by_value(graph);
+  const std::vector<ValueId> storage = find_storage(plan);  // ZeRO 1 updates a shard where the whole lies
+  std::vector<std::vector<OpId>> readers_of_storage(storage.size());
+  for (const ValueId value : graph.values.ids()) {
+    for (const OpId reader : readers[value.index()]) {
+      readers_of_storage[storage[value.index()].index()].push_back(reader);
+    }
+  }
   for (const OpId id : graph.operations.ids()) {
     if (graph.op(id).per_micro_batch) continue;
     for (const Write& write : graph.op(id).writes) {
       if (graph.value(write.value).kind != ValueKind::parameter) continue;
-      for (const OpId reader : readers[write.value.index()]) {
+      for (const OpId reader : readers_of_storage[storage[write.value.index()].index()]) {
         const Operation& op = graph.op(reader);
         if (op.per_micro_batch && op.phase != Phase::forward) plan.waits.push_back({id, reader, 0});
       }
