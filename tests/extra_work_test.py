@@ -15,7 +15,7 @@ from pathlib import Path
 # Four equal stages but for the ends of the model, which a vocabulary of 16 words makes small; messages cost next to nothing.
 STAGES = ("--layers 8 --hidden 256 --heads 4 --vocab 16 --seq 64 --no-dropout --cluster local:4,nic=1000Gb/s --pp 4 --micro-batch 8 "
           "--global-batch 32 --schedule gpipe --budget 0.2").split()
-SMALL = ("--layers 4 --hidden 32 --heads 4 --vocab 64 --seq 16 --no-dropout --cluster local:2,nic=1GB/s --pp 2 --micro-batch 2 "
+SMALL = ("--layers 4 --hidden 32 --heads 4 --vocab 256 --seq 16 --no-dropout --cluster local:2,nic=1GB/s --pp 2 --micro-batch 2 "
          "--global-batch 8 --schedule gpipe --budget 0.1 --threads 1").split()
 # Between the last forward of the first stage and its first backward, where GPipe has (p - 1) (F + B) of bubbles.
 EVALUATE = {"name": "evaluate", "stage": 0, "release": "layer 1 ffn_residual forward", "deadline": "layer 1 ffn_out input_grad"}

@@ -53,16 +53,31 @@ BoundOperation bind_inversion(const RankView& view, const KfacSettings& settings
   return {compute, read};
 }
 
+// Returns whether tensor-parallel ranks hold columns of this role's weights and all of its bias.
+bool adds_up_over_ranks(Role role) {
+  return role == Role::attention_out || role == Role::ffn_out;
+}
+
 BoundOperation bind_precondition(const RankView& view, const ParameterStates& parameters, const Operation& op) {
   Operation linear = op;  // whose tensors are found by their role
   linear.role = op.subject;
   const Operands of(view, linear, kOncePerStep);
   const ValueId gradient = parameters.of(op.layer, op.subject).gradient, direction = write_of(op, Operand::direction);
-  return [from = LinearGradient{of.weight(gradient), of.bias(gradient)},
-          to = LinearGradient{of.weight(direction), of.bias(direction)}, inputs = of.read(Operand::input_inverse),
+  LinearGradient from{of.weight(gradient), of.bias(gradient)}, to{of.weight(direction), of.bias(direction)};
+  // Every tensor-parallel rank scales its part of the weights by itself. All of them hold the bias of a product whose
+  // results they add up, so that has a scale of its own, or the copies would drift apart.
+  const bool bias_apart = view.plan().layout.tp > 1 && adds_up_over_ranks(op.subject) && !from.bias.empty();
+  LinearGradient bias_from, bias_to;
+  if (bias_apart) {
+    bias_from.weight = Matrix::dense(from.bias.data, from.bias.size, 1);
+    bias_to.weight = Matrix::dense(to.bias.data, to.bias.size, 1);
+    from.bias = to.bias = {};
+  }
+  return [from, to, bias_apart, bias_from, bias_to, inputs = of.read(Operand::input_inverse),
           outputs = of.read(Operand::output_inverse), turn = turn_of(view, op)](Kernels& kernels, std::int64_t step) {
     const bool inverted = turn.has_inverses(step);
     kernels.precondition(from, inverted ? inputs : Matrix{}, inverted ? outputs : Matrix{}, to);
+    if (bias_apart) kernels.precondition(bias_from, {}, inverted ? outputs : Matrix{}, bias_to);
   };
 }
 

@@ -265,7 +265,14 @@ void validate_kfac(const Layout& l, const Transformer& model) {
     fail("--optimizer kfac: is not for {} {}; K-FAC's factors are of whole linear layers and their gradients", flag,
          value);
   };
-  if (l.tp > 1) refuse("--tp", l.tp);
+  // A tensor-parallel rank has factors of its own part of a layer. A layer that several ranks hold whole, or in copies,
+  // would need one set of factors for all of them.
+  if (l.tp > 1 && model.latent)
+    fail("--optimizer kfac: with --tp {} is not for {}'s latent attention", l.tp, model.name);
+  if (l.tp > model.kv_heads) {
+    fail("--optimizer kfac: --tp {} is more than {}'s {} key/value heads, which ranks would have copies of", l.tp,
+         model.name, model.kv_heads);
+  }
   if (l.cp > 1) refuse("--cp", l.cp);
   if (l.zero > 0) refuse("--zero", l.zero);
   if (l.has_slices()) refuse("--slices", l.slices());

@@ -13,8 +13,10 @@ void check_moment(const StepGraph& graph, const ExtraTask& task, const Operation
     for (const Operation& op : graph.operations) {
       if (op.rank_class == computes.rank_class && !op.is_transfer() && example.empty()) example = describe(op);
     }
-    fail("--extra: task '{}': key '{}': {} has no operation '{}'; one that it has is '{}' (weft export lists all)",
-         task.name, key, where, name, example);
+    fail(
+        "--extra: task '{}': key '{}': {} has no operation '{}'; one that it has is '{}' (plan.json of --out lists "
+        "all)",
+        task.name, key, where, name, example);
   }
   for (const OpId id : found) {
     if (graph.op(id).role == Role::task) {

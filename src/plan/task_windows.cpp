@@ -8,7 +8,7 @@
 #include "graph/op_lists.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/task_moments.hpp"
-#include "plan/late.hpp"
+#include "plan/memory/lifetimes.hpp"
 
 namespace weft {
 namespace {
@@ -60,6 +60,7 @@ std::vector<TaskWindow> windows_of_tasks(const Plan& plan, const StepGraph& mode
     for (const Origin& origin : plan.graph.op(id).origins) carried_out[origin.operation].push_back(id);
   }
   const OpLists writers = writers_by_value(plan.graph);
+  const std::vector<ValueId> storage = find_storage(plan);
   for (const OpId id : plan.graph.operations.ids()) {
     const Operation& op = plan.graph.op(id);
     if (op.role != Role::task) continue;
@@ -72,7 +73,10 @@ std::vector<TaskWindow> windows_of_tasks(const Plan& plan, const StepGraph& mode
                          i < deadlines.size() ? task.deadline_steps : 0});
     }
     for (const Read& read : op.reads) {
-      for (const OpId writer : writers[read.value.index()]) windows.push_back({id, OpId{}, writer, 0});
+      for (const ValueId value : plan.graph.values.ids()) {  // ZeRO 1 updates a shard where the whole lies
+        if (storage[value.index()] != storage[read.value.index()]) continue;
+        for (const OpId writer : writers[value.index()]) windows.push_back({id, OpId{}, writer, 0});
+      }
     }
   }
   return windows;

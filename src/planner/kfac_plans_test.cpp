@@ -33,6 +33,7 @@ TEST(KfacPlans, AreSafeUnderEveryPolicy) {
   using enum PipelineSchedule;
   const std::vector<test::NamedLayout> layouts = {
       {"dp", {.kfac_interval = 1}},
+      {"tp", {.tp = 2, .sequence_parallel = true, .kfac_interval = 2}},
       {"gpipe", {.pp = 4, .kfac_interval = 1, .schedule = gpipe}},
       {"1f1b, clipped", {.pp = 4, .clip_grad = 1, .kfac_interval = 3}},
       {"recomputing", {.pp = 2, .recompute = Recompute::full, .kfac_interval = 2}},

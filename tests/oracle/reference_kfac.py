@@ -18,9 +18,27 @@ def damped_inverse(factor, damping):
     return torch.linalg.inv(factor + damping * factor.diagonal().mean() * torch.eye(len(factor), dtype=factor.dtype))
 
 
+def blocks_of(role, rows, columns, shape, tp):
+    """The parts of a weight that tensor-parallel ranks hold, as row and column numbers: a share of every section of the rows
+    (queries, keys and values; gate and value of SwiGLU), or of the columns."""
+    everything = torch.arange(rows), torch.arange(columns)
+    if tp == 1:
+        return [everything]
+    if role in ("attention_out", "ffn_out"):
+        return [(everything[0], part) for part in everything[1].chunk(tp)]
+    sections = [rows]
+    if role == "qkv":
+        sections = [heads * shape["head_dim"] for heads in (shape["heads"], shape["kv_heads"], shape["kv_heads"])]
+    elif role == "ffn_in" and shape["activation"] == "swiglu":
+        sections = [rows // 2] * 2
+    shares = [section.chunk(tp) for section in everything[0].split(sections)]
+    return [(torch.cat([share[rank] for share in shares]), everything[1]) for rank in range(tp)]
+
+
 class Kfac:
-    def __init__(self, settings, weights, names):
-        """`weights`: by tensor name; `names`: of the linear layers that have curvature."""
+    def __init__(self, settings, weights, names, shape=None, tp=1):
+        """`weights`: by tensor name; `names`: of the linear layers that have curvature; `shape`: the model's, for tp > 1."""
+        self.blocks = {name: blocks_of(name.split(".")[2], *weights[name + ".weight"].shape, shape, tp) for name in names}
         self.settings, self.weights, self.names = settings, weights, names
         self.adam_rate, self.kfac = settings["lr"], settings["kfac"]
         own = {f"{name}.{end}" for name in names for end in ("weight", "bias")}
@@ -55,25 +73,37 @@ class Kfac:
         self.at += 1
 
     def follow(self, name):
-        """Replaces the gradient by the natural one, scaled to elements with a root mean square of 1."""
+        """Replaces the gradient by the natural one, scaled to elements with a root mean square of 1: by itself the part of
+        each rank, and the bias that all ranks hold."""
         weight, bias = self.weights[name + ".weight"], self.weights.get(name + ".bias")
-        inputs, outputs = self.inverses.get(name, (None, None))
-        natural = weight.grad.double() if inputs is None else outputs @ weight.grad.double() @ inputs
-        parts = [natural.flatten()]
-        if bias is not None:
-            of_bias = bias.grad.double() if inputs is None else outputs @ bias.grad.double()
-            parts.append(of_bias)
-        size = torch.cat(parts).square().mean().sqrt()
-        weight.grad.copy_(natural / size)
-        if bias is not None:
-            bias.grad.copy_(of_bias / size)
+        columns_are_shared = len(self.blocks[name]) > 1 and name.split(".")[2] in ("attention_out", "ffn_out")
+        gradient, of_bias = weight.grad.double().clone(), bias.grad.double().clone() if bias is not None else None
+        for number, (rows, columns) in enumerate(self.blocks[name]):
+            inputs, outputs = self.inverses.get((name, number), (None, None))
+            own = gradient[rows][:, columns]
+            natural = own if inputs is None else outputs @ own @ inputs
+            parts = [natural.flatten()]
+            if bias is not None:
+                natural_bias = of_bias[rows] if inputs is None else outputs @ of_bias[rows]
+                if columns_are_shared:
+                    if number == 0:
+                        bias.grad.copy_(natural_bias / natural_bias.square().mean().sqrt())
+                else:
+                    parts.append(natural_bias)
+            size = torch.cat(parts).square().mean().sqrt()
+            weight.grad[rows[:, None], columns] = (natural / size).to(weight.grad.dtype)
+            if bias is not None and not columns_are_shared:
+                bias.grad[rows] = (natural_bias / size).to(bias.grad.dtype)
 
     def refresh(self, name):
-        x, dy = self.seen[name]
-        tokens = len(x)  # of the whole batch, whose mean loss is what dy is of
-        found = x.T @ x / tokens, (tokens * dy).T @ (tokens * dy) / tokens
+        whole_x, whole_dy = self.seen[name]
+        tokens = len(whole_x)  # of the whole batch, whose mean loss is what dy is of
         keep = self.kfac["decay"]
-        before = self.averages.get(name)
-        self.averages[name] = found if before is None else tuple(
-            keep * old + (1 - keep) * new for old, new in zip(before, found))
-        self.inverses[name] = tuple(damped_inverse(factor, self.kfac["damping"]) for factor in self.averages[name])
+        for number, (rows, columns) in enumerate(self.blocks[name]):
+            x, dy = whole_x[:, columns], whole_dy[:, rows]
+            found = x.T @ x / tokens, (tokens * dy).T @ (tokens * dy) / tokens
+            before = self.averages.get((name, number))
+            self.averages[name, number] = found if before is None else tuple(
+                keep * old + (1 - keep) * new for old, new in zip(before, found))
+            self.inverses[name, number] = tuple(damped_inverse(factor, self.kfac["damping"])
+                                                for factor in self.averages[name, number])

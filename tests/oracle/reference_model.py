@@ -168,11 +168,11 @@ class Model:
         return entropy, entropy + balance
 
 
-def make_optimizer(settings, model, masters):
+def make_optimizer(settings, model, masters, tp=1):
     if settings["name"] == "kfac":
         names = {name.removesuffix(".weight") for name in masters
                  if name.startswith("layers.") and name.endswith(".weight") and name.split(".")[2] in WITH_CURVATURE}
-        optimizer = Kfac(settings, masters, sorted(names))
+        optimizer = Kfac(settings, masters, sorted(names), model.shape, tp)
         model.watch = optimizer.watch
         return optimizer
     weights = list(masters.values())
@@ -242,7 +242,7 @@ def train(record, dtype=torch.float32, device="cpu"):
     model = Model(run["model"], record.initial, dtype, groups, device)
     update = MasterWeights(model, record.initial)
     weights = list(update.masters.values())
-    optimizer = make_optimizer(run["optimizer"], model, update.masters)
+    optimizer = make_optimizer(run["optimizer"], model, update.masters, run["tp"])
     batches = torch.tensor(record.batches, device=device)
     losses, gradients, validation = [], {}, {}
     validated = {entry["step"] for entry in run.get("validation", [])}

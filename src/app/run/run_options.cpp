@@ -41,15 +41,20 @@ LearningRateSchedule read_schedule(const Flags& flags, std::int64_t steps, doubl
   return schedule;
 }
 
+// What K-FAC trains with unless flags say otherwise: the best of a few that were tried on a seed of their own
+// (docs/kfac.md). Other parameters may learn faster than with AdamW alone, because linear layers do not follow their
+// rate.
+constexpr double kRateBesideKfac = 0.003, kKfacRate = 0.0005, kKfacDamping = 0.1;
+
 void read_kfac(const Flags& flags, TrainSettings& settings) {
   for (const char* flag : {"kfac-lr", "kfac-decay", "kfac-damping"}) {
     if (flags.given(flag) && settings.optimizer != Optimizer::kfac) fail("--{}: is of --optimizer kfac", flag);
   }
   KfacSettings& kfac = settings.kfac;
-  kfac.learning_rate = flags.number("kfac-lr", 0, 1e38).value_or(kfac.learning_rate);
+  kfac.learning_rate = flags.number("kfac-lr", 0, 1e38).value_or(kKfacRate);
   kfac.momentum = flags.number("momentum", 0, 1).value_or(kfac.momentum);
   kfac.decay = flags.number("kfac-decay", 0, 1).value_or(kfac.decay);
-  kfac.damping = flags.number("kfac-damping", 0, 1e9).value_or(kfac.damping);
+  kfac.damping = flags.number("kfac-damping", 0, 1e9).value_or(kKfacDamping);
 }
 
 TrainSettings read_settings(const Flags& flags) {
@@ -57,7 +62,8 @@ TrainSettings read_settings(const Flags& flags) {
   settings.steps = flags.integer("steps", 1, kMaxNumber).value_or(settings.steps);
   settings.seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
   settings.optimizer = static_cast<Optimizer>(flags.one_of("optimizer", {"adam", "sgd", "kfac"}).value_or(0));
-  const double rate = flags.number("lr", 0, 1e38).value_or(settings.adam.learning_rate);
+  const double usual = settings.optimizer == Optimizer::kfac ? kRateBesideKfac : settings.adam.learning_rate;
+  const double rate = flags.number("lr", 0, 1e38).value_or(usual);
   const double decay = flags.number("weight-decay", 0, 1e9).value_or(0);
   settings.adam.learning_rate = settings.sgd.learning_rate = rate;
   settings.adam.weight_decay = settings.sgd.weight_decay = decay;
@@ -301,17 +307,17 @@ void declare_run_flags(Flags& flags) {
   flags.value("seed", "N", "of weights and data order (default: 1)", kTraining);
   flags.value("optimizer", "adam|sgd|kfac",
               "AdamW, SGD, or K-FAC for linear layers with AdamW for the rest (default: adam)", kTraining);
-  flags.value("lr", "X", "learning rate (default: 0.001)", kTraining);
+  flags.value("lr", "X", "learning rate (default: 0.001; with kfac, of all but linear layers, 0.003)", kTraining);
   flags.value("lr-warmup", "N", "steps in which the learning rate rises from 0 (default: 0)", kTraining);
   flags.value("lr-schedule", "constant|linear|cosine", "what it does then (default: constant)", kTraining);
   flags.value("lr-min", "X", "what linear and cosine fall to (default: 0)", kTraining);
   flags.value("lr-decay-steps", "N", "step, warm-up included, at which they are there (default: --steps)", kTraining);
   flags.value("weight-decay", "X", "default: 0", kTraining);
   flags.value("momentum", "X", "of sgd (default: 0) and of kfac (default: 0.9)", kTraining);
-  flags.value("kfac-lr", "X", "of linear layers, whose directions have a root mean square of 1 (default: 0.0003)",
+  flags.value("kfac-lr", "X", "of linear layers, whose directions have a root mean square of 1 (default: 0.0005)",
               kTraining);
   flags.value("kfac-decay", "X", "what stays of the averaged curvature at every refresh (default: 0.95)", kTraining);
-  flags.value("kfac-damping", "X", "added to the curvature's diagonal, as a multiple of its mean (default: 0.03)",
+  flags.value("kfac-damping", "X", "added to the curvature's diagonal, as a multiple of its mean (default: 0.1)",
               kTraining);
   flags.value("eval-every", "N", "loss on held-out data after every N steps and the last (default: never)", kTraining);
   flags.value("eval-batches", "N", "global batches of it, always the same (default: 10)", kTraining);

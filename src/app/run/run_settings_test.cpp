@@ -143,7 +143,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"kfac-interval", {"2", {{"optimizer", "kfac"}}}},
       {"kfac-lr", {"0.1", {{"optimizer", "kfac"}}}},
       {"kfac-decay", {"0.5", {{"optimizer", "kfac"}}}},
-      {"kfac-damping", {"0.1", {{"optimizer", "kfac"}}}},
+      {"kfac-damping", {"0.2", {{"optimizer", "kfac"}}}},
       {"schedule", {"gpipe", stages}},
       {"warm-up-depth", {"1", stages}},
       {"stage-layers", {"1,3", stages}},
