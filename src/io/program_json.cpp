@@ -35,8 +35,7 @@ ordered_json step_row(const Instruction& step) {
 
 class ProgramReader {
  public:
-  explicit ProgramReader(std::int64_t most_helpers)
-      : kinds_(names_up_to(InstructionKind::nop)), most_helpers_(most_helpers) {}
+  ProgramReader() : kinds_(names_up_to(InstructionKind::nop)) {}
 
   Program read(const JsonObject& object) const {
     object.allow_only(std::vector<std::string>{"origin", "name", "collective", "ranks", "helpers", "root", "pieces",
@@ -45,7 +44,7 @@ class ProgramReader {
     program.name = object.string("name");
     program.spec.kind = static_cast<Collective>(object.one_of("collective", names_up_to(Collective::barrier)));
     program.spec.ranks = object.integer("ranks", 1, kMaxRanks);
-    const std::int64_t helpers = object.integer_or("helpers", 0, 0, most_helpers_);
+    const std::int64_t helpers = object.integer_or("helpers", 0, 0, kMaxRanks);
     program.spec.root = object.integer_or("root", 0, 0, program.spec.ranks - 1);
     program.spec.pieces = object.integer("pieces", 1, kMaxSlots);
     program.in_place = object.boolean_or("in_place", false);
@@ -117,7 +116,6 @@ class ProgramReader {
   }
 
   std::vector<std::string> kinds_;
-  std::int64_t most_helpers_;
 };
 
 }  // namespace
@@ -159,12 +157,12 @@ ordered_json carried_to_json(const CarriedProgram& carried) {
 
 CarriedProgram carried_from_json(const json& value, const std::string& where) {
   const JsonObject object(value, where);
-  return {object.string("origin"), ProgramReader(kMaxRanks).read(object)};
+  return {object.string("origin"), ProgramReader().read(object)};
 }
 
 Program read_program_json(const std::string& text, const std::string& file_name) {
   const json value = parse_json(text, file_name);
-  return ProgramReader(kMaxRanks).read(JsonObject(value, file_name));
+  return ProgramReader().read(JsonObject(value, file_name));
 }
 
 }  // namespace weft
