@@ -163,7 +163,8 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
 std::vector<MergeSet> one_bucket(const StepGraph& graph) {
   // Identity of a bucket; layer -1 where all layers share one. Where a group spans classes, they have the same
   // parameters (all are of one stage) and so the same buckets.
-  using Key = std::tuple<ClassId, Role, Phase, std::int32_t, ElementType, std::int32_t, std::int32_t, std::int32_t>;
+  using Key = std::tuple<ClassId, Role, Phase, std::int32_t, ElementType, std::int32_t, std::int32_t, std::int32_t,
+                         std::int32_t>;
   std::map<Key, std::vector<OpId>> buckets;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
@@ -178,7 +179,7 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
     const std::int32_t width = static_cast<std::int32_t>(op.key.dims[1]);  // the update's bytes per parameter
     // What is gathered encoded travels apart from what is not.
     const ElementType type = op.communication ? op.communication->format.type : ElementType::fp32;
-    buckets[{op.rank_class, op.role, op.phase, group, type, layer, chunk, width}].push_back(make_id<OpId>(i));
+    buckets[{op.rank_class, op.role, op.phase, group, type, layer, chunk, op.turn, width}].push_back(make_id<OpId>(i));
   }
   std::vector<MergeSet> sets;
   for (auto& [key, members] : buckets) {
