@@ -137,7 +137,7 @@ TEST(LayoutValidation, OfSlices) {
                          l.dp = 1;
                        },
                        {"--slices", "--cp 1, not 2"}},
-                      {[](Layout& l) { l.zero = 2; }, {"--slices", "--zero 0 and 1, not 2"}},
+                      {[](Layout& l) { l.zero = 3; }, {"--slices", "--zero 0, 1 and 2, not 3"}},
                   });
   EXPECT_EQ(good.slice(1), (ElementRange{32, 52}));
   EXPECT_EQ(message(good, model_preset("mixtral-8x7b"), 8),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.hpp"
@@ -67,6 +68,15 @@ std::string comments(const Exported& exported, const ExportFormat& format, const
   return text;
 }
 
+// Frameworks have one copy of the parameters in a pipeline.
+void refuse_two_directions(const Layout& layout, const ExportFormat& format) {
+  constexpr std::string_view kOfPipelines[] = {"megatron",   "mindspeed",      "fsdp2",
+                                               "torchtitan", "torch-pipeline", "torch-pipeline-comms"};
+  if (layout.directions() == 1 || std::ranges::find(kOfPipelines, format.name) == std::end(kOfPipelines)) return;
+  fail("--to {}: {} has one copy of the parameters in a pipeline, --schedule {} has two", format.name, format.target,
+       name_of(layout.schedule));
+}
+
 }  // namespace
 
 std::span<const ExportFormat> export_formats() {
@@ -83,6 +93,7 @@ const ExportFormat& export_format(const std::string& name) {
 }
 
 Exported export_plan(const WholePlan& whole, const Profile& profile, const ExportFormat& format) {
+  refuse_two_directions(whole.plan().layout, format);
   ExportSheet sheet(whole, profile);
   format.write(sheet);
   Exported exported = sheet.finish(std::string(format.target));

@@ -9,10 +9,6 @@ namespace {
 PipelineActions pipeline_of(ExportSheet& sheet) {
   const Layout& layout = sheet.layout();
   if (layout.pp == 1) fail("--to torch-pipeline: the plan has one pipeline stage, and no schedule");
-  if (layout.directions() > 1) {
-    fail("--to torch-pipeline: PyTorch's schedules have one copy of the parameters, {} has two",
-         name_of(layout.schedule));
-  }
   if (layout.has_slices()) fail("--to torch-pipeline: PyTorch's passes are of whole sequences, the plan's of slices");
   sheet.carries({Feature::pipeline, Feature::model_chunks, Feature::schedule});
   sheet.leaves_out(Feature::stage_layers, "the job cuts the model into stages; --to torchtitan names their modules");
