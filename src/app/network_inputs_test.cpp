@@ -107,7 +107,7 @@ TEST(MoversFlag, PolicyWeftIsNotSlowerAndSaysWhoMovesWhat) {
 TEST(UserbufferFlag, SaysWhichProductTakesHowManySms) {
   const ScratchFolder folder("userbuffers");
   const std::string plan =
-      "plan --model llama2-7b --layers 4 --cluster dgx-h100:1 --tp 8 --sequence-parallel --seq 4096 --global-batch 2 "
+      "plan --model llama2-13b --layers 2 --cluster dgx-h100:1 --tp 4 --sequence-parallel --seq 4096 --global-batch 2 "
       "--policy megatron-grad --tp-comm-overlap ";
   const auto rows = [&](const std::string& flags) {
     const CliResult result = weft_cli(plan + flags + " --explain --json");
