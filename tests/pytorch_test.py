@@ -53,7 +53,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(command, variables):
+def start(command, variables, warm=True):
+    """A rank, in a process that has PyTorch already; not `warm`: in one of its own, where its import reads the variables."""
+    if warm and command[0] != "-m":
+        import warm_torch
+        return warm_torch.Forked(command, variables)
     return subprocess.Popen([sys.executable, "-B", *map(str, command)], env={**os.environ, **variables}, text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -109,7 +113,7 @@ def store_of_rank_0():
                  "PYTHONPATH": str(FOLDER.parent / "python")}
     command = [FOLDER.parent / "python" / "examples" / "cnn.py", "--steps", 4, "--batch", 4]
     first = start(command, {**variables, "OMPI_COMM_WORLD_RANK": "0"})
-    time.sleep(5)
+    time.sleep(2)
     found = ends([first, start(command, {**variables, "OMPI_COMM_WORLD_RANK": "1"})])
     print(f"a store of rank 0: exit codes {[code for code, _ in found]}")
     return sum(code != 0 for code, _ in found)
@@ -175,8 +179,8 @@ def backend():
         failures += failed_ranks([FOLDER / "pytorch_backend_job.py"], ranks, variables)
     for fault, (more, words) in BACKEND_FAULTS.items():
         variables.update(MASTER_PORT=str(free_port()), WORLD_SIZE="2")
-        found = ends([start([FOLDER / "pytorch_backend_job.py", "fault", fault], {**variables, **more, "RANK": str(rank)})
-                      for rank in range(2)])
+        found = ends([start([FOLDER / "pytorch_backend_job.py", "fault", fault], {**variables, **more, "RANK": str(rank)},
+                            warm=not more) for rank in range(2)])
         said = next((line for line in found[0][1].splitlines() if line.startswith("raised")), "")
         good = re.search(words, said) is not None
         failures += not good
@@ -221,13 +225,26 @@ def own_cases():
     return failures
 
 
-def losses_of(words):
-    """What an example says of its losses, by torchrun on two ranks."""
+LOSS = re.compile(r"loss ([0-9.]+)")
+
+
+def losses_by_torchrun(words):
+    """What an example says of its losses on two ranks."""
     # Debian's torchrun 1.13 needs -r and -t under Python 3.11.
     (code, output), = ends([start(["-m", "torch.distributed.run", "-r", 1, "-t", 1, "--master_port", free_port(),
                                    "--nproc_per_node", 2, *words], {"PYTHONPATH": str(FOLDER.parent / "python")})])
     print(output)
-    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", output)] if code == 0 else []
+    return [float(loss) for loss in LOSS.findall(output)] if code == 0 else []
+
+
+def losses_of(words):
+    """The same in processes that have PyTorch already, with the variables that torchrun sets."""
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+                 "OMP_NUM_THREADS": "1"}
+    found = ends([start(words, {**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)])
+    output = "".join(said for _, said in found)
+    print(output)
+    return [float(loss) for loss in LOSS.findall(output)] if not any(code for code, _ in found) else []
 
 
 def shows_timelines(folder):
@@ -246,10 +263,10 @@ def shows_timelines(folder):
 def examples():
     """Both learn; a plan from a file, and ZeRO 3, train what a job's own measured steps train."""
     folder = FOLDER.parent / "python" / "examples"
-    pictures = losses_of([folder / "cnn.py", "--steps", 41, "--batch", 16])
+    pictures = losses_by_torchrun([folder / "cnn.py", "--steps", 41, "--batch", 16])
     with tempfile.TemporaryDirectory() as place:
         text = [folder / "gpt.py", "--text", FOLDER.parent / "README.md", "--steps", 21, "--batch", 2]
-        measured = losses_of([*text, "--save-plan", f"{place}/plan.json"])
+        measured = losses_by_torchrun([*text, "--save-plan", f"{place}/plan.json"])
         planned = losses_of([*text, "--plan", f"{place}/plan.json", "--timelines", f"{place}/timelines"])
         shown = shows_timelines(Path(place) / "timelines")
         sharded_losses = losses_of([*text, "--shard", "zero3", "--save", f"{place}/weights.pt"])

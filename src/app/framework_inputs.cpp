@@ -24,6 +24,9 @@ void apply_framework_defaults(Flags& flags) {
   if (!framework.dropout && read_model(flags).positions == Positions::learned && !flags.given("dropout")) {
     set_unless_given("no-dropout", "true");
   }
+  if (framework.userbuffer_recipes && flags.is_set("tp-comm-overlap")) {
+    set_unless_given("tp-comm-overlap-cfg", "recipes");
+  }
   if (framework.deals_layers_by_cost && stages > 1 && !flags.given("vpp")) {
     set_unless_given("stage-layers", fmt::format("{}", fmt::join(layers_by_cost(read_model(flags), stages), ",")));
   }

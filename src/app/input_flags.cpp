@@ -139,6 +139,10 @@ void declare_policy_flags(Flags& flags) {
                "megatron policies: gathers and reductions of tensor parallelism in parts with their products "
                "(Transformer Engine's userbuffers)",
                kPolicy);
+  flags.value("tp-comm-overlap-cfg", "default|recipes|FILE",
+              "with it: method and SMs of every product, as Transformer Engine takes them, as NVIDIA's recipes do for "
+              "the nearest model, or as a file of Megatron's says (default: default, recipes with --framework nemo)",
+              kPolicy);
   flags.toggle("overlap-moe-expert-parallel-comm",
                "megatron policies: all-to-alls of experts behind the computation of another micro-batch", kPolicy);
   flags.toggle("delay-wgrad-compute", "with it: weight gradients may wait and hide all-to-alls too", kPolicy);

@@ -22,6 +22,7 @@
 #include "io/extra_json.hpp"
 #include "io/hf_config.hpp"
 #include "io/profile_json.hpp"
+#include "io/userbuffer_config.hpp"
 #include "model/presets.hpp"
 #include "planner/partition/slice_choice.hpp"
 #include "planner/policy/megatron_options.hpp"
@@ -151,6 +152,13 @@ std::vector<Axis> read_mesh_order(const Flags& flags) {
   } catch (const Error& error) {
     fail("--mesh-order: {}", error.what());
   }
+}
+
+UserbufferWish read_userbuffer_wish(const Flags& flags) {
+  const auto wish = flags.text("tp-comm-overlap-cfg");
+  if (!wish || *wish == "default") return {};
+  if (*wish == "recipes") return {.source = UserbufferSource::recipes};
+  return {UserbufferSource::own, read_userbuffer_config(read_text_file(*wish), *wish)};
 }
 
 }  // namespace
@@ -488,6 +496,10 @@ PolicyOptions read_policy_options(const Flags& flags) {
   options.bucket_mib = flags.number("bucket-mib", 0, 1 << 30);
   options.part_mib = flags.number("part-mib", 1e-6, 1 << 30);
   options.tp_comm_overlap = flags.is_set("tp-comm-overlap");
+  if (flags.given("tp-comm-overlap-cfg") && !options.tp_comm_overlap) {
+    fail("--tp-comm-overlap-cfg: says how --tp-comm-overlap moves bytes, which is not given");
+  }
+  options.userbuffers = read_userbuffer_wish(flags);
   options.overlap_moe_expert_parallel_comm = flags.is_set("overlap-moe-expert-parallel-comm");
   options.delay_wgrad_compute = flags.is_set("delay-wgrad-compute");
   options.prefetch = static_cast<int>(flags.integer("prefetch", 0, 1000).value_or(options.prefetch));

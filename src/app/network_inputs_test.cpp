@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "app/test_cli.hpp"
@@ -101,6 +102,38 @@ TEST(MoversFlag, PolicyWeftIsNotSlowerAndSaysWhoMovesWhat) {
   EXPECT_TRUE(copies);
   EXPECT_TRUE(contains(weft_cli(plan + "--movers auto --explain").out, "Who moves the collectives inside nodes"));
   EXPECT_TRUE(contains(weft_cli(plan + "--movers sms").err, "--movers"));
+}
+
+TEST(UserbufferFlag, SaysWhichProductTakesHowManySms) {
+  const ScratchFolder folder("userbuffers");
+  const std::string plan =
+      "plan --model llama2-13b --layers 2 --cluster dgx-h100:1 --tp 4 --sequence-parallel --seq 4096 --global-batch 2 "
+      "--policy megatron-grad --tp-comm-overlap ";
+  const auto rows = [&](const std::string& flags) {
+    const CliResult result = weft_cli(plan + flags + " --explain --json");
+    EXPECT_EQ(result.code, kOk) << result.err;
+    std::map<std::string, nlohmann::json> by_product;
+    for (const nlohmann::json& row :
+         nlohmann::json::parse(result.out).at("policies").at("megatron-grad").at("userbuffers")) {
+      by_product[row.at("product")] = row;
+    }
+    return by_product;
+  };
+  const auto standard = rows("");
+  EXPECT_EQ(standard.at("qkv_wgrad").at("thread_blocks"), 16);
+  EXPECT_EQ(standard.at("qkv_wgrad").at("of_device"), 132);
+  EXPECT_EQ(standard.at("qkv_fprop").at("thread_blocks"), 1);
+  EXPECT_EQ(standard.at("qkv_fprop").at("copy_engine"), true);
+  const std::string file = folder.write("ub.yaml", "qkv_wgrad:\n  method: bulk\n  num_sm: 24\n");
+  EXPECT_EQ(rows("--tp-comm-overlap-cfg " + file).at("qkv_wgrad").at("thread_blocks"), 24);
+  EXPECT_EQ(rows("--tp-comm-overlap-cfg recipes").at("fc1_dgrad").at("thread_blocks"), 2);
+  EXPECT_TRUE(contains(weft_cli(plan + "--explain").out, "16 of 132"));
+  const std::string wrong = folder.write("wrong.yaml", "qkv_wgrad:\n  num_sm: 99\n");
+  const CliResult refused = weft_cli(plan + "--tp-comm-overlap-cfg " + wrong);
+  EXPECT_EQ(refused.code, kBadInput);
+  EXPECT_TRUE(contains(refused.err, "wrong.yaml:2: 'num_sm: 99': allowed: 1 to 32")) << refused.err;
+  EXPECT_TRUE(contains(weft_cli("plan --model llama2-7b --cluster dgx-h100:1 --tp-comm-overlap-cfg recipes").err,
+                       "which is not given"));
 }
 
 }  // namespace

@@ -5,9 +5,10 @@
 namespace weft {
 
 std::string in_words(const Mover& mover) {
-  if (mover.copy_engine) return "copy engine";
+  if (mover.copy_engine && mover.thread_blocks == 0) return "copy engine";
   if (mover.thread_blocks == 0) return "library";
-  return fmt::format("{} thread block{}", mover.thread_blocks, mover.thread_blocks == 1 ? "" : "s");
+  return fmt::format("{}{} thread block{}", mover.copy_engine ? "copy engine and " : "", mover.thread_blocks,
+                     mover.thread_blocks == 1 ? "" : "s");
 }
 
 }  // namespace weft

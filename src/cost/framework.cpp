@@ -176,6 +176,7 @@ constexpr std::array kFrameworks{
         .splits_sequences = true,
         .dropout = false,
         .reduces_in_bf16 = true,
+        .userbuffer_recipes = true,
         .clip_grad = 1.0,
     },
     kNanotronFramework,

@@ -75,6 +75,7 @@ struct Framework {
   bool deals_layers_by_cost = false;   // see layers_by_cost
   bool dropout = true;                 // of models with learned positions
   bool reduces_in_bf16 = false;        // gradients are accumulated and reduced so
+  bool userbuffer_recipes = false;     // tensor parallelism overlaps as NVIDIA's recipes say (graph/userbuffers.hpp)
   double clip_grad = 0;
 };
 

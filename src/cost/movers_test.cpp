@@ -172,6 +172,26 @@ TEST_F(MoversOfAStep, CopyEnginesAreSlowerAloneAndTakeLessFromCompute) {
   EXPECT_DOUBLE_EQ(cost.interference(gather).compute, cost.interference(ClassId{0}).compute);
 }
 
+// Userbuffers' ring exchange: the links' work is the library's, one of its 24 thread blocks is taken, and the summands
+// of a reduction are read and their sum is written once more.
+TEST_F(MoversOfAStep, RingExchangesTakeOneThreadBlockAndAddUpAtTheEnd) {
+  const Profile profile = default_profile();
+  const CostModel cost(graph, cluster, profile);
+  Operation exchanged = gather, summed = reduction;
+  summed.communication->collective = Collective::reduce_scatter;
+  Operation by_library = summed;
+  for (Operation* op : {&exchanged, &summed}) op->communication->mover = {.thread_blocks = 1, .copy_engine = true};
+  EXPECT_EQ(cost.alone(exchanged), cost.alone(gather));
+  const double library = cost.interference(ClassId{0}).compute;
+  for (const Operation* op : {&exchanged, &summed}) {
+    EXPECT_DOUBLE_EQ(cost.interference(*op).compute, kCopySlowdown + (library - kCopySlowdown) / 24);
+  }
+  const double rate =
+      cluster.spec().device.memory_bandwidth.bytes_per_second * profile.device("h100").memory_efficiency;
+  const double adding = static_cast<double>(summed.communication->bytes.value) * 9 / 8 / rate;
+  EXPECT_NEAR(seconds(cost.alone(summed) - cost.alone(by_library)), adding, 2e-9);
+}
+
 TEST_F(MoversOfAStep, AreOfferedWhereNcclHasThem) {
   const CostModel cost(graph, cluster, default_profile());
   EXPECT_EQ(cost.possible_movers(gather).size(), 3U);     // the library, blocks, copy engines
@@ -200,6 +220,11 @@ TEST_F(MoversOfAStep, FaultsSayWhatIsWrong) {
   c.mover = {.copy_engine = true};
   EXPECT_NE(mover_fault(cluster, rank_class, c).find("cannot reduce"), std::string::npos);
   EXPECT_NE(mover_fault(Cluster(parse_cluster("local:8")), rank_class, c).find("a program"), std::string::npos);
+  c.mover = {.thread_blocks = 1, .copy_engine = true};
+  c.collective = Collective::reduce_scatter;
+  EXPECT_EQ(mover_fault(cluster, rank_class, c), "");
+  c.collective = Collective::all_reduce;
+  EXPECT_NE(mover_fault(cluster, rank_class, c).find("all_gather and reduce_scatter"), std::string::npos);
 }
 
 }  // namespace

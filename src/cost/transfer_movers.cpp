@@ -5,6 +5,18 @@
 #include "graph/transfer_mover.hpp"
 
 namespace weft {
+namespace {
+
+// Where copy engines bring the summands of a reduction (graph/userbuffers.hpp), a kernel reads all of them and writes
+// the sum.
+double adding_up_seconds(const NodeCollective& what, double memory_bytes_per_second) {
+  if (what.collective != Collective::reduce_scatter) return 0;
+  const double moved = static_cast<double>(what.bytes.value) * (1 + 1 / static_cast<double>(what.ranks));
+  return moved / memory_bytes_per_second;
+}
+
+}  // namespace
+
 // Returns nothing where members lie in several nodes, where programs or exchanges of unknown sizes carry it out, or
 // where the device is none that NCCL has figures of.
 std::optional<NodeCollective> CostModel::inside_node(const Operation& transfer) const {
@@ -33,6 +45,12 @@ void CostModel::let_move(const Operation& operation, TransferCost& cost) const {
   if (!what || cost.moving_seconds() == 0) return;
   const GpuGeneration generation = *gpu_generation(graph_.classes[operation.rank_class.index()].device.name);
   const Mover& mover = operation.communication->mover;
+  if (mover.copy_engine && mover.thread_blocks > 0) {
+    const Device& device = graph_.classes[operation.rank_class.index()].device;
+    const double memory = device.memory_bandwidth.bytes_per_second * reached(operation.rank_class).memory_efficiency;
+    cost.latency += nanos_from_seconds(adding_up_seconds(*what, memory));
+    return;
+  }
   std::optional<MoverTime> time;
   if (mover.copy_engine) {
     if (has_copy_engine_form(what->collective)) time = copy_engine_time(*what, generation);
@@ -56,9 +74,7 @@ CostModel::Interference CostModel::interference(const Operation& transfer) const
   const double copies = copy_slowdown(transfer.rank_class);
   if (mover.copy_engine) {
     own.transfer = std::min(own.transfer, copies);
-    own.compute = copies;
     own.waiting = 0;
-    return own;
   }
   const auto generation = gpu_generation(graph_.classes[transfer.rank_class.index()].device.name);
   own.compute = slowdown_with_blocks(own.compute, copies, mover.thread_blocks, library_blocks(*generation));

@@ -370,8 +370,12 @@ TransferCall TransferBinder::call(OpId id) const {
   const Communication& c = *op.communication;
   const Ends places = ends(op, MicroBatch{0});
   TransferCall result;
-  if (c.mover.copy_engine) fail("'{}' is moved by copy engines: weft run has thread blocks alone", describe(op));
-  result.call.thread_blocks = c.mover.thread_blocks > 0 ? c.mover.thread_blocks : view_.plan().thread_blocks;
+  if (c.mover.copy_engine && c.mover.thread_blocks == 0) {
+    fail("'{}' is moved by copy engines: weft run has thread blocks alone", describe(op));
+  }
+  // Userbuffers' ring exchanges (graph/userbuffers.hpp) are the library's gathers and reductions in a run.
+  const bool says_blocks = c.mover.thread_blocks > 0 && !c.mover.copy_engine;
+  result.call.thread_blocks = says_blocks ? c.mover.thread_blocks : view_.plan().thread_blocks;
   result.in_place = places.in_place;
   result.call.type = c.format.type;
   if (places.uneven) {

@@ -30,7 +30,12 @@ std::string mover_fault(const Cluster& cluster, const RankClass& rank_class, con
     return fmt::format("it names {}, but is carried out by a program and not by a library", in_words(c.mover));
   }
   if (!c.mover.copy_engine) return "";  // a limit that a library takes for any collective
-  if (!has_copy_engine_form(c.collective)) {
+  const bool exchanges = c.mover.thread_blocks > 0;
+  if (exchanges && c.collective != Collective::all_gather && c.collective != Collective::reduce_scatter) {
+    return fmt::format("copy engines with thread blocks that signal move all_gather and reduce_scatter, not {}",
+                       name_of(c.collective));
+  }
+  if (!exchanges && !has_copy_engine_form(c.collective)) {
     return fmt::format("copy engines move all_gather and all_to_all, not {}: they cannot reduce",
                        name_of(c.collective));
   }

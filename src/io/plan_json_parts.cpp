@@ -229,9 +229,6 @@ Mover OperationReader::read_mover(const JsonObject& object) {
   Mover mover;
   mover.thread_blocks = small_integer_or(object, "thread_blocks", 0, 1, kMaxThreadBlocks);
   mover.copy_engine = object.boolean_or("copy_engine", false);
-  if (mover.copy_engine && mover.thread_blocks > 0) {
-    object.reject("copy_engine", "left out, or true without a key 'thread_blocks': copy engines take none");
-  }
   return mover;
 }
 

@@ -318,7 +318,7 @@ TEST(PlanFileText, KeepsWhatNoPolicyWritesYet) {
   plan.issues[3].queue = plan.classes[0].queues.last_id();
   plan.policy = "none\n\\";
   plan.thread_blocks = 4;
-  for (const Mover& mover : {Mover{.thread_blocks = 3}, Mover{.copy_engine = true}}) {
+  for (const Mover& mover : {Mover{.thread_blocks = 3}, Mover{.copy_engine = true}, Mover{1, true}}) {
     for (Operation& transfer : plan.graph.operations) {
       if (transfer.communication) transfer.communication->mover = mover;
     }

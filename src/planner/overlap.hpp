@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "graph/userbuffers.hpp"
 #include "planner/partition/partition_graph.hpp"
 #include "planner/plan_request.hpp"
 #include "planner/schedule/beside_compute.hpp"
@@ -73,6 +75,8 @@ struct MoverKind {
 struct MoverChoice {
   MoverRule rule = MoverRule::library;
   std::vector<std::pair<MoverKind, MoverRule>> by_kind = {};  // in place of `rule`
+  // Userbuffers move the transfers of tensor parallelism beside compute, whatever the rules say; none: they do not.
+  std::optional<UserbufferTable> userbuffers = {};
   friend bool operator==(const MoverChoice&, const MoverChoice&) = default;
 };
 

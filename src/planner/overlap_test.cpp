@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
@@ -172,6 +174,35 @@ TEST(Megatron, WithUserbuffersWaitsForNothingThatIsCut) {
   EXPECT_GT(parts, 0);
   EXPECT_GT(own, 0);  // where the cost model finds that faster
   ASSERT_EQ(verdict(plan), "safe");
+}
+
+// Transformer Engine's defaults: ring exchanges take one SM and copy engines, the rest 16 SMs; what compute waits for,
+// and traffic that is not tensor parallelism's, stays with the library.
+TEST(Megatron, UserbuffersTakeSmsByProduct) {
+  Transformer model = model_preset("llama2-13b");
+  model.layers = 2;
+  Layout layout{.tp = 4, .seq = 4096, .sequence_parallel = true};
+  layout.zero = 1;
+  PlanRequest r = test::request(model, parse_cluster("dgx-h100:1"), layout, 2);
+  r.options.tp_comm_overlap = true;
+  for (const bool recipes : {false, true}) {
+    r.options.userbuffers.source = recipes ? UserbufferSource::recipes : UserbufferSource::defaults;
+    const Plan plan = make_plan(r, test::build(r), "megatron-param");
+    const UserbufferTable table =
+        recipes ? recipe_userbuffers("h100", ProductFormat::stored, 5120) : default_userbuffers();
+    std::set<LinearPass> moved;
+    for (const OpId id : plan.graph.operations.ids()) {
+      const Operation& op = plan.graph.op(id);
+      if (!op.communication) continue;
+      const std::optional<LinearPass> pass = linear_pass(op);
+      const bool expected = pass && !plan.issues[id.index()].blocking;
+      EXPECT_EQ(op.communication->mover, expected ? mover_of(table.of(*pass)) : Mover{}) << describe(op);
+      if (expected) moved.insert(*pass);
+    }
+    EXPECT_GE(moved.size(), 8U);
+    EXPECT_TRUE(moved.contains(LinearPass::qkv_fprop) && moved.contains(LinearPass::fc1_wgrad));
+    ASSERT_EQ(verdict(plan), "safe");
+  }
 }
 
 TEST(Megatron, RefusesWhatMegatronRefuses) {

@@ -10,6 +10,7 @@
 #include "cost/profile.hpp"
 #include "cost/program_cost.hpp"
 #include "graph/layout.hpp"
+#include "graph/userbuffers.hpp"
 #include "model/transformer.hpp"
 #include "plan/whole_plan.hpp"
 
@@ -23,6 +24,7 @@ struct PolicyOptions {
   std::optional<double> part_mib = {};  // priority: what gradients are cut into; by default from the cost
   // The megatron policies, by the names of Megatron's flags.
   bool tp_comm_overlap = false;
+  UserbufferWish userbuffers = {};  // with it: Megatron's --tp-comm-overlap-cfg
   bool overlap_moe_expert_parallel_comm = false;
   bool delay_wgrad_compute = false;
 };

@@ -127,6 +127,32 @@ TEST(MoversOfPolicyWeft, AreProvenAndNeverBelowTheBound) {
   }
 }
 
+// The bound that allows for any mover is below steps with userbuffers, which take less from compute than a library.
+TEST(Userbuffers, StepsAreProvenAndNotBelowTheBound) {
+  for (const char* const machine : {"dgx-a100:1", "dgx-h100:1", "dgx-b200:1"}) {
+    for (const std::int64_t tp : {2, 4, 8}) {
+      SCOPED_TRACE(fmt::format("{}, tp {}", machine, tp));
+      Layout layout;
+      layout.tp = tp;
+      layout.sequence_parallel = true;
+      layout.seq = 1024;
+      PlanRequest r = request(medium_gpt(), parse_cluster(machine), layout, 8 / tp);
+      r.options.tp_comm_overlap = true;
+      const SharedGraph graph = build(r);
+      const Overlap overlap = decide_overlap(r, graph, "megatron-param");
+      ASSERT_TRUE(overlap.movers.userbuffers.has_value());
+      const WholePlan made = overlapped_plan(r, graph, "megatron-param", overlap);
+      const std::optional<Violation> violation = verify_plan(made);
+      EXPECT_FALSE(violation.has_value()) << violation->message;
+      Profile any_mover = r.profile;
+      any_mover.movers = MoverWish::chosen;
+      const Cluster cluster(r.cluster);
+      const double bound = step_bound(graph, CostModel(graph, cluster, any_mover)).seconds;
+      EXPECT_GE(step_of(made.plan(), r), bound * (1 - 1e-9));
+    }
+  }
+}
+
 TEST(MoversOfPolicyWeft, ThatCannotBeAreRefusedByTheVerifier) {
   const Case c = cases().front();
   const PlanRequest r = request(medium_gpt(), parse_cluster(c.cluster), c.layout, 4);

@@ -24,6 +24,7 @@
 #include "app/plan/plan_text_report.hpp"
 #include "app/plan/policy_list.hpp"
 #include "app/plan/sweep_command.hpp"
+#include "app/plan/userbuffer_report.hpp"
 #include "app/progress_bars.hpp"
 #include "app/terminal.hpp"
 #include "app/terminal_picture.hpp"
@@ -163,6 +164,16 @@ nlohmann::ordered_json explained_json(const PlanStudy& study, const std::vector<
   return json;
 }
 
+// Adds what userbuffers take to the first policy that has them, and says it in words.
+std::string explain_userbuffers(const PlanStudy& study, const Profile& profile, nlohmann::ordered_json& json) {
+  const std::size_t found = policy_with_userbuffers(study, profile);
+  if (found == study.policies.size()) return "";
+  const std::string& policy = study.policies[found].policy;
+  const std::vector<UserbufferRow> rows = userbuffer_rows(study.policies[found].plan(), profile);
+  json["policies"][policy]["userbuffers"] = userbuffer_json(rows);
+  return userbuffer_text(policy, rows);
+}
+
 // The page always says why communication is exposed, of the best policy; what would help takes a search, which
 // --explain asks for.
 nlohmann::ordered_json page_json(const PlanStudy& study, nlohmann::ordered_json json, const Profile& profile) {
@@ -249,6 +260,8 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     movers = mover_choices(study, study.best, profile);
     json["policies"][study.policies[study.best].policy]["movers"] = mover_json(movers);
   }
+  std::string userbuffers;
+  if (explains(flags) && inputs.options.tp_comm_overlap) userbuffers = explain_userbuffers(study, profile, json);
   add_launch_gain(json, gain);
   add_ignored_flags(json, ignored);
   if (compression) json["compression"] = compression_choice_line(*compression);
@@ -269,6 +282,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     print_explained(flags, study, explained, launch_gain_line(gain), out);
     if (!choices.empty()) out << collective_choice_text(choices);
     if (!movers.empty()) out << mover_text(movers);
+    out << userbuffers;
     out << written_line(written);
   }
   return fits && study.failed.empty() ? kOk : kAnswerIsNo;

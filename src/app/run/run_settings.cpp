@@ -31,6 +31,16 @@ std::string text_of(const std::optional<Value>& value) {
   return value ? fmt::format("{}", *value) : kDefault;
 }
 
+std::string text_of(const UserbufferWish& wish) {
+  if (wish.source == UserbufferSource::defaults) return kDefault;
+  if (wish.source == UserbufferSource::recipes) return "recipes";
+  std::string text;
+  for (const UserbufferUse& use : wish.own.uses) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(use.method), use.thread_blocks);
+  }
+  return text;
+}
+
 class Collector {
  public:
   Collector() { declare_run_flags(flags_); }
@@ -138,12 +148,14 @@ void add_inputs(const Inputs& inputs, bool links_given, Collector& to) {
   to.add("--cluster", links_given ? digest_of(json_text(links)) : "", links_given ? cluster.name : "(measured links)");
   to.add("--memory", cluster.device.memory.value, format_bytes(cluster.device.memory));
   to.add("--reserve", reserve.value, format_bytes(reserve));
-  const auto& [bucket_parameters, bucket_mib, prefetch, part_mib, tp_comm_overlap, overlap_moe, delay_wgrad] = options;
+  const auto& [bucket_parameters, bucket_mib, prefetch, part_mib, tp_comm_overlap, userbuffers, overlap_moe,
+               delay_wgrad] = options;
   to.add("--bucket-size", text_of(bucket_parameters));
   to.add("--bucket-mib", text_of(bucket_mib));
   to.add("--prefetch", prefetch);
   to.add("--part-mib", text_of(part_mib));
   to.add("--tp-comm-overlap", tp_comm_overlap);
+  to.add("--tp-comm-overlap-cfg", text_of(userbuffers));
   to.add("--overlap-moe-expert-parallel-comm", overlap_moe);
   to.add("--delay-wgrad-compute", delay_wgrad);
   to.add("--budget", budget_s);

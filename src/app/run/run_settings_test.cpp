@@ -156,6 +156,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"bucket-mib", {"1"}},
       {"part-mib", {"1"}},
       {"tp-comm-overlap", {"true", {{"tp", "2"}, {"sequence-parallel", "true"}}}},
+      {"tp-comm-overlap-cfg", {"recipes", {{"tp", "2"}, {"sequence-parallel", "true"}, {"tp-comm-overlap", "true"}}}},
       {"overlap-moe-expert-parallel-comm", {"true", {{"experts", "4"}, {"capacity-factor", "1.25"}, {"ep", "2"}}}},
       {"delay-wgrad-compute",
        {"true",

@@ -14,6 +14,7 @@
 #include "cost/profile.hpp"
 #include "io/export/test_export.hpp"
 #include "io/msccl/msccl_xml.hpp"
+#include "io/userbuffer_config.hpp"
 
 namespace weft {
 namespace {
@@ -227,6 +228,8 @@ TEST(ExportFormat, TransformerEngineKnowsEveryProductAndMethod) {
     EXPECT_EQ(methods.at((*it)[1]), (*it)[2]) << (*it)[0];
   }
   EXPECT_GE(products, 4U) << text;
+  // Our reader of such files, which restates none of the writer, finds the SMs of Transformer Engine's defaults.
+  EXPECT_EQ(read_userbuffer_config(text, "ub.yaml"), default_userbuffers());
   EXPECT_NE(refusal(kCases[1], export_format("te-userbuffers")).find("--tp-comm-overlap"), std::string::npos);
 }
 

@@ -272,7 +272,8 @@ class MegatronWriter {
       add("--coc-parallel-num", sheet_.facts().tensor_parallel_pieces);
     } else {
       add("--tp-comm-overlap");
-      sheet_.warn("--to te-userbuffers writes the file of --tp-comm-overlap-cfg with the numbers of parts");
+      sheet_.warn("--to te-userbuffers writes the file of --tp-comm-overlap-cfg with the numbers of parts and SMs");
+      sheet_.leaves_out(Feature::movers, "--to te-userbuffers writes the file of --tp-comm-overlap-cfg");
       if (!layout_.sequence_parallel) sheet_.warn("--tp-comm-overlap needs --sequence-parallel");
     }
   }

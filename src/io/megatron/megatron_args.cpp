@@ -244,6 +244,10 @@ class LayoutReader {
 
   // MindSpeed has two ways of its own.
   void read_tensor_parallel_overlap() {
+    const char* const table = "--tp-comm-overlap-cfg";
+    if (!flags_.list(table).empty()) {
+      flags_.note(table, "its file is not read from here; give weft plan --tp-comm-overlap-cfg");
+    }
     for (const char* const name : {"--tp-comm-overlap", "--use-ascend-coc", "--use-ascend-mc2"}) {
       if (!flags_.is_set(name)) continue;
       if (flags_.is_set("--use-torch-fsdp2")) {

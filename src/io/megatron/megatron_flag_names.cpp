@@ -18,7 +18,7 @@ constexpr std::string_view kUnmodelled =
     "--moe-pad-expert-input-to-capacity --optimizer "
     "--encoder-num-layers --decoder-num-layers --standalone-embedding-stage --no-initialization "
     "--use-precision-aware-optimizer --main-grads-dtype --main-params-dtype --exp-avg-dtype --exp-avg-sq-dtype "
-    "--tp-comm-overlap-cfg --no-tp-comm-bulk-wgrad --no-tp-comm-bulk-dgrad "
+    "--no-tp-comm-bulk-wgrad --no-tp-comm-bulk-dgrad "
     "--no-tp-comm-overlap-ag --no-tp-comm-overlap-rs --tp-comm-overlap-rs-dgrad --no-tp-comm-split-ag "
     "--no-tp-comm-split-rs --tp-comm-bootstrap-backend --no-overlap-p2p-communication "
     "--microbatch-group-size-per-virtual-pipeline-stage --overlap-p2p-communication-warmup-flush "

@@ -179,7 +179,7 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
     const std::int32_t width = static_cast<std::int32_t>(op.key.dims[1]);  // the update's bytes per parameter
     // What is gathered encoded travels apart from what is not.
     const ElementType type = op.communication ? op.communication->format.type : ElementType::fp32;
-    buckets[{op.rank_class, op.role, op.phase, group, type, layer, chunk, op.turn, width, op.turn}].push_back(make_id<OpId>(i));
+    buckets[{op.rank_class, op.role, op.phase, group, type, layer, chunk, width, op.turn}].push_back(make_id<OpId>(i));
   }
   std::vector<MergeSet> sets;
   for (auto& [key, members] : buckets) {

@@ -16,6 +16,18 @@ BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
   return megatron_buckets(graph, distributed_optimizer(request), request.options.bucket_parameters);
 }
 
+UserbufferTable wished_userbuffers(const PlanRequest& request) {
+  switch (request.options.userbuffers.source) {
+    case UserbufferSource::recipes:
+      return recipe_userbuffers(request.cluster.device.name, request.layout.products, request.model.hidden);
+    case UserbufferSource::own:
+      return request.options.userbuffers.own;
+    case UserbufferSource::defaults:
+      break;
+  }
+  return default_userbuffers();
+}
+
 // Decides what all three levels of data parallelism share.
 Overlap with_layer_overlap(Overlap overlap, const PlanRequest& request, const StepGraph& graph) {
   const PolicyOptions& options = request.options;
@@ -26,6 +38,7 @@ Overlap with_layer_overlap(Overlap overlap, const PlanRequest& request, const St
     const Cluster cluster(request.cluster);
     const CostModel cost(graph, cluster, request.profile, request.programs);
     overlap.partition.layers = userbuffer_cuts(graph, request.model, cost);
+    overlap.movers.userbuffers = wished_userbuffers(request);
     overlap.beside.cut_transfers = overlap.beside.own_rows_first = overlap.order.parts_in_turn = true;
   }
   // One micro-batch has no other to hide behind.

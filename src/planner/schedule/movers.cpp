@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 namespace weft {
 namespace {
@@ -32,6 +33,23 @@ Mover best_mover(Operation transfer, const CostModel& cost, MoverRule rule) {
     best = mover;
   }
   return best;
+}
+
+// Returns what userbuffers move a transfer by; nothing where they do not. Layers with experts have them in attention
+// only (partition/userbuffer_cuts.cpp).
+std::optional<Mover> userbuffer_mover(const Plan& plan, const Operation& transfer, const CostModel& cost,
+                                      const MoverChoice& choice) {
+  if (!choice.userbuffers) return std::nullopt;
+  const std::optional<LinearPass> pass = linear_pass(transfer);
+  if (!pass || cost.possible_movers(transfer).size() < 2) return std::nullopt;
+  const bool of_ffn = transfer.role == Role::ffn_gather || transfer.role == Role::ffn_reduce;
+  if (of_ffn && plan.model.is_moe_layer(transfer.layer)) return std::nullopt;
+  return mover_of(choice.userbuffers->of(*pass));
+}
+
+Mover mover_beside(const Plan& plan, const Operation& transfer, const CostModel& cost, const MoverChoice& choice) {
+  if (const std::optional<Mover> mover = userbuffer_mover(plan, transfer, cost, choice)) return *mover;
+  return best_mover(transfer, cost, rule_for(choice, mover_kind(transfer)));
 }
 
 }  // namespace
@@ -65,7 +83,7 @@ void choose_movers(Plan& plan, const CostModel& cost, const MoverChoice& choice)
       continue;
     }
     const bool is_beside = !plan.issues[id.index()].blocking;
-    c.mover = is_beside ? best_mover(op, cost, rule_for(choice, mover_kind(op))) : Mover{};
+    c.mover = is_beside ? mover_beside(plan, op, cost, choice) : Mover{};
     if (c.transfer >= 0) decided[c.transfer] = c.mover;
   }
 }

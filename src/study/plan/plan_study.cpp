@@ -136,7 +136,10 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
       }
       return;
     }
-    const CostModel cost(graph, cluster, profile, problem.programs);
+    Profile any_mover = profile;
+    // Userbuffers take less from compute than a library does.
+    if (inputs.options.tp_comm_overlap) any_mover.movers = MoverWish::chosen;
+    const CostModel cost(graph, cluster, std::move(any_mover), problem.programs);
     const StepBound bound = step_bound(graph, cost);
     study.bound_s = bound.seconds;
     study.bound_explanation = bound.explanation;
