@@ -171,7 +171,7 @@ class Cases(unittest.TestCase):
             self.assertGreater(len(flags), 5, section)
             for flag, values in flags:
                 self.assertIn(flag, met)
-                allowed = set(values.split("|")) - {"", "N", "X"} - defaults
+                allowed = set(values.split("|")) - {"", "N", "X", "FILE"} - defaults
                 self.assertLessEqual(allowed, self.words(flag), flag)
 
     @unittest.skipUnless(WEFT, "no program given")

@@ -147,7 +147,7 @@ LAYOUTS = [
     ("memory", TINY, "--memory 0.05 --pp 2 --global-batch 32"),
     ("reserve", "--model llama2-7b --layers 4", "--reserve 60 --seq 1024 --tp 2 --zero 1 --global-batch 16"),
     ("tp-comm-overlap-cfg", TINY, "--tp 4 --sequence-parallel --tp-comm-overlap --tp-comm-overlap-cfg recipes --global-batch 16"),
-    ("tp-comm-overlap", TINY, "--tp 4 --sequence-parallel --tp-comm-overlap --pp 2 --global-batch 16"),
+    ("tp-comm-overlap", TINY, "--tp 4 --sequence-parallel --tp-comm-overlap --tp-comm-overlap-cfg default --pp 2 --global-batch 16"),
     ("llama3", "--model llama3-8b --layers 4", "--seq 1024 --tp 4 --sequence-parallel --pp 2 --global-batch 16"),
     ("llama2-70b-zero3", "--model llama2-70b --layers 2", "--seq 512 --tp 8 --zero 3 --global-batch 8"),
     ("qwen3", "--model qwen3-30b-a3b --layers 2", "--seq 512 --ep 8 --global-batch 16"),
