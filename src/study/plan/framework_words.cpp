@@ -95,6 +95,9 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
     case Role::grad_reduce:
       return fmt::format("{}gradient {} ({})", experts, collective, sharding_words(layout));
     case Role::shard_reduce:
+      if (op.communication->group == GroupKind::tied) {
+        return fmt::format("gradient {} between the two directions", collective);
+      }
       return fmt::format("gradient shard {} ({})", collective,
                          layout.zero == 1 ? "optimizer instances" : "HSDP replicas");
     case Role::param_gather:
