@@ -12,6 +12,8 @@
 
 namespace weft {
 
+inline constexpr std::int64_t kMaxNumber = 1'000'000'000;  // that flags of counts and sizes take
+
 // Thrown for --help; carries the text to print.
 struct HelpRequested {
   std::string text;

@@ -10,7 +10,6 @@ namespace weft {
 namespace {
 
 constexpr const char* kCheckpoints = "Checkpoints";
-constexpr std::int64_t kMaxNumber = 1'000'000'000;
 
 void refuse_several_policies(const RunOptions& options) {
   if (options.only_best || options.policies.size() < 2) return;

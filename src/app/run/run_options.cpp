@@ -18,7 +18,6 @@ namespace weft {
 namespace {
 
 constexpr const char* kTraining = "Training";
-constexpr std::int64_t kMaxNumber = 1'000'000'000;
 constexpr std::int64_t kMaxProcesses = 512;
 
 LearningRateSchedule read_schedule(const Flags& flags, std::int64_t steps, double peak) {
