@@ -113,8 +113,8 @@ TEST(UserbufferFlag, SaysWhichProductTakesHowManySms) {
     const CliResult result = weft_cli(plan + flags + " --explain --json");
     EXPECT_EQ(result.code, kOk) << result.err;
     std::map<std::string, nlohmann::json> by_product;
-    for (const nlohmann::json& row :
-         nlohmann::json::parse(result.out).at("policies").at("megatron-grad").at("userbuffers")) {
+    const nlohmann::json report = nlohmann::json::parse(result.out);
+    for (const nlohmann::json& row : report.at("policies").at("megatron-grad").at("userbuffers")) {
       by_product[row.at("product")] = row;
     }
     return by_product;

@@ -242,7 +242,7 @@ def train(record, dtype=torch.float32, device="cpu"):
     model = Model(run["model"], record.initial, dtype, groups, device)
     update = MasterWeights(model, record.initial)
     weights = list(update.masters.values())
-    optimizer = make_optimizer(run["optimizer"], model, update.masters, run["tp"])
+    optimizer = make_optimizer(run["optimizer"], model, update.masters, run.get("tp", 1))
     batches = torch.tensor(record.batches, device=device)
     losses, gradients, validation = [], {}, {}
     validated = {entry["step"] for entry in run.get("validation", [])}

@@ -49,6 +49,9 @@ const std::set<std::string> kRefused = {"ep-forwarding",     "dispatch-fp8", "pr
 // `nvidia-smi topo -m` of two GPUs.
 constexpr const char* kMatrixOfTwo = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-1\nGPU1\tNV2\t X \t0-1\n";
 
+constexpr const char* kTaskOfOne = R"({"weft_extra": 1, "tasks": [{"name": "evaluate", "stage": 0, "seconds": 0.001,
+    "release": "layer 0 ffn_residual forward", "deadline": "layer 0 ffn_out input_grad"}]})";
+
 const FlagValues kUsual = {
     {"layers", "2"},  {"hidden", "32"},     {"heads", "4"},        {"seq", "16"},
     {"vocab", "256"}, {"micro-batch", "2"}, {"global-batch", "8"}, {"cluster", "local:2,nic=200Mb/s"}};
@@ -140,6 +143,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"compress", {"gradients=int8"}},
       {"compress-min", {"100", {{"compress", "gradients=int8"}}}},
       {"clip-grad", {"1"}},
+      {"extra", {folder.write("extra.json", kTaskOfOne)}},
       {"kfac-interval", {"2", {{"optimizer", "kfac"}}}},
       {"kfac-lr", {"0.1", {{"optimizer", "kfac"}}}},
       {"kfac-decay", {"0.5", {{"optimizer", "kfac"}}}},

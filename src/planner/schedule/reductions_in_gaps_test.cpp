@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/happens_before.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/overlap.hpp"
@@ -91,8 +92,9 @@ TEST(ReduceInGaps, IsRefusedTheOtherWayRound) {
   const OpId exchange = of([](const Operation& op) { return op.role == Role::expert_dispatch; });
   plan.waits = {{reduction, exchange, 0}};
   EXPECT_NO_THROW(Unfolded{plan});
+  // The reduction follows all of backward, and backward the exchange.
   plan.waits = {{exchange, reduction, 0}};
-  EXPECT_THROW(Unfolded{plan}, Error);
+  EXPECT_FALSE(find_run_order(Unfolded{plan}).cycle.empty());
   plan.waits = {{reduction, exchange, 1}};
   EXPECT_THROW(Unfolded{plan}, Error);
 }

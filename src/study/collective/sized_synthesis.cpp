@@ -63,7 +63,8 @@ const SizedCandidate* SizedSynthesis::best_of(ProgramOrigin origin) const {
 }
 
 SizedSynthesis synthesize_for_size(const Topology& topology, const SizedRequest& request) {
-  const Cluster cluster(cluster_on(topology));
+  // Programs of switches are candidates of their own.
+  const Cluster cluster(cluster_on(without_switch_abilities(topology)));
   ProgramQuestion question{.kind = request.kind,
                            .elements = request.size.value,
                            .element_size = kElement,
@@ -87,7 +88,9 @@ SizedSynthesis synthesize_for_size(const Topology& topology, const SizedRequest&
         {ProgramOrigin::file, file->origin, time_of(file->program, question, cluster, {}), file->program});
   }
   for (const Sketch& sketch : request.sketches) add_sketch(topology, request, sketch, cluster, question, result);
-  if (request.in_network) add_in_network(topology, request, cluster, question, result.candidates);
+  if (request.in_network) {
+    add_in_network(topology, request, Cluster(cluster_on(topology)), question, result.candidates);
+  }
   std::ranges::stable_sort(result.candidates, {}, &SizedCandidate::time);
   return result;
 }
