@@ -77,6 +77,10 @@ MEASURED_RUNS = """nodes,layers,hidden,heads,vocab,seq,tp,zero,global_batch,step
 """
 
 
+EVALUATION = {"name": "evaluate", "stage": 0, "seconds": 0.0001, "release": "layer 0 ffn_residual forward",
+              "deadline": "layer 0 ffn_residual forward", "deadline_step": "next"}
+
+
 def write_inputs(folder):
     """The files that cases name, into the folder that their commands run in."""
     for name, content in [*HUGGING_FACE.items(), ("uneven.json", CLUSTER), ("profile.json", PROFILE),
@@ -85,6 +89,7 @@ def write_inputs(folder):
                           ("flags.json", {"cluster": "dgx-a100:1", "layers": 2, "hidden": 128, "heads": 4,
                                           "policy": "serial,ddp", "json": True})]:
         (folder / name).write_text(json.dumps(content))
+    (folder / "extra.json").write_text(json.dumps({"weft_extra": 1, "tasks": [EVALUATION], "may_wait": ["weight_grads"]}))
     (folder / "runs.csv").write_text(MEASURED_RUNS)
     (folder / "launch.sh").write_text(MEGATRON_SCRIPT)
     (folder / "broken.json").write_text('{"version": 1, "plan": [')
@@ -127,6 +132,7 @@ LAYOUTS = [
     ("pp-dualpipev", TINY, "--pp 2 --vpp 2 --schedule dualpipev --global-batch 64"),
     ("pp-dualpipe", TINY, "--pp 2 --vpp 2 --schedule dualpipe --global-batch 64"),
     ("pp-warm-up-depth", TINY, "--pp 2 --warm-up-depth 3 --global-batch 64"),
+    ("pp-extra", TINY, "--pp 4 --extra extra.json --global-batch 32"),
     ("pp-kfac", TINY, "--pp 4 --kfac-interval 3 --global-batch 32"),
     ("pp-kfac-auto", TINY, "--pp 4 --kfac-interval auto --global-batch 32"),
     ("zero3-secondary-node", TINY, "--zero 3 --zero-secondary node --global-batch 32"),
