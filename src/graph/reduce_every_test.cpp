@@ -61,7 +61,8 @@ TEST(ReduceEvery, MovesTheGradientsOnceForEveryGroup) {
   for (const int zero : {0, 1, 2, 3}) {
     for (const std::int64_t every : {1, 2, 4}) {
       const auto bytes = gradient_bytes_by_collective(built_reducing({.zero = zero}, every));
-      const double times = static_cast<double>(kReducedMicroBatches / every);
+      const std::int64_t reductions = kReducedMicroBatches / every;
+      const auto times = static_cast<double>(reductions);
       EXPECT_NEAR(bytes.at(Collective::reduce_scatter) / (times * all), 1, 1e-6) << zero << " " << every;
       EXPECT_EQ(bytes.contains(Collective::all_reduce), false);
       EXPECT_EQ(bytes.contains(Collective::all_gather), zero == 0);

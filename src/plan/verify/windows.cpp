@@ -59,7 +59,9 @@ class WindowProof {
     return std::nullopt;
   }
 
-  static std::optional<Violation> violation(std::string text) { return Violation{Rule::window, "window: " + text}; }
+  static std::optional<Violation> violation(const std::string& text) {
+    return Violation{Rule::window, "window: " + text};
+  }
   std::string name(InstanceId instance) const { return describe(plan_, unfolded_.instances()[instance]); }
 
   const Plan& plan_;
