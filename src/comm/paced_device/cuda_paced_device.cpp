@@ -11,7 +11,10 @@ namespace {
 
 class CudaPacedDevice final : public PacedDevice {
  public:
-  CudaPacedDevice() { load_kernels(); }
+  CudaPacedDevice() {
+    cuda_check(nccl::load_kernels(), "loading kernels");
+    cuda_check(paced::load_kernels(), "loading kernels");
+  }
   ~CudaPacedDevice() override {
     for (std::byte* const memory : memory_) (void)cudaFree(memory);
   }
@@ -48,27 +51,6 @@ class CudaPacedDevice final : public PacedDevice {
     void* memory = nullptr;
     cuda_check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), fmt::format("cudaMalloc of {} bytes", bytes));
     return static_cast<std::byte*>(memory);
-  }
-
-  // CUDA loads a kernel when it is first started, and may wait for the whole GPU then: for a kernel of another rank,
-  // say, that waits for this one.
-  void load_kernels() {
-    const std::shared_ptr<std::byte> memory = share(sizeof(PacedGroupMemory));
-    const std::shared_ptr<std::byte> signals = share_with_host(sizeof(PacedSignals));
-    PacedLaunch alone;
-    alone.group = reinterpret_cast<PacedGroupMemory*>(memory.get());
-    alone.signals = reinterpret_cast<PacedSignals*>(signals.get());
-    alone.longest_wait = 1'000'000'000;
-    const DeviceCopy place{memory.get() + 64, memory.get() + 64, 8};
-    const DeviceSum sum{place.to, place.from, place.from, place.bytes};
-    copy({&place, 1}, nullptr);
-    for (const ElementType type : {ElementType::fp32, ElementType::bf16, ElementType::i32, ElementType::i64}) {
-      reduce({type, ReduceOp::sum, 1}, {&sum, 1}, nullptr);
-      alone.type = type;
-      launch(alone, nullptr);
-      alone.arrived += alone.arrivals();
-    }
-    cuda_check(cudaDeviceSynchronize(), "loading kernels");
   }
 
   std::vector<std::byte*> memory_;

@@ -155,6 +155,17 @@ cudaError_t start(const PacedLaunch& launch, cudaStream_t stream) {
 
 }  // namespace
 
+cudaError_t load_kernels() {
+  // To ask for the attributes of a kernel loads it.
+  cudaFuncAttributes attributes;
+  cudaError_t error = cudaSuccess;
+  for (auto* const kernel : {collective<float>, collective<Bf16>, collective<std::int32_t>, collective<std::int64_t>,
+                             collective<std::uint8_t>}) {
+    if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, kernel);
+  }
+  return error;
+}
+
 cudaError_t start_kernel(const PacedLaunch& launch, cudaStream_t stream) {
   switch (launch.type) {
     case ElementType::fp32:

@@ -7,7 +7,11 @@
 
 namespace weft::paced {
 
-// fp32, bf16, i32 and i64; others are refused before.
+// CUDA loads a kernel when it is first started, and may wait for the whole GPU then: for a kernel of another rank, say,
+// that waits for this one. So a rank loads all of them before it starts any.
+cudaError_t load_kernels();
+
+// fp32, bf16, i32, i64 and u8; others are refused before.
 cudaError_t start_kernel(const PacedLaunch& launch, cudaStream_t stream);
 
 }  // namespace weft::paced
