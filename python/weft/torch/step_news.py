@@ -27,11 +27,12 @@ class StepNews:
     def tell(self, wants: bool, used: Sequence[bool]) -> bool:
         """Of this step and rank; returns whether any rank wanted a new plan in an earlier step."""
         wire = self._wire
-        numbers = self._usual.clone()
-        if wants or not all(used):
-            numbers.copy_(torch.tensor([wants, *used], dtype=torch.int32))
         with wire.on(wire.update_stream):
             wire.after_current(wire.update_stream)
+            # Memory of this stream: an engine that is replaced leaves while NCCL writes, and whoever gets the memory next waits.
+            numbers = self._usual.clone()
+            if wants or not all(used):
+                numbers.copy_(torch.tensor([wants, *used], dtype=torch.int32))
             work = dist.all_reduce(numbers, dist.ReduceOp.MAX, group=wire.group, async_op=True)
             work.wait()
             here = torch.zeros(len(numbers), dtype=torch.int32, pin_memory=wire.on_gpu)
