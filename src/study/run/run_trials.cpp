@@ -42,18 +42,29 @@ TrainResult RunSession::try_plan(Communicator& communicator, const PolicyStudy& 
   return train_rank(job, communicator, own.get());
 }
 
-// All its transfers are waited for.
+// All its transfers are waited for, so what compute and transfers take shows by itself.
 void RunSession::try_serial_step(Communicator& communicator) {
   const PlanStudy study = study_plan(options_.inputs, {"serial"}, profile_);
   const PolicyStudy& predicted = study.policies.front();
   if (options_.memory_given && !predicted.fits) return;
   const TrainResult result = try_plan(communicator, predicted);
   std::string said;
+  double measured_s = 0;
   if (reports(communicator)) {
     const PolicyRun run = study_run(study, predicted, result.run, result.losses);
+    measured_s = run.median_step_s();
     said = to_text(compare_trial(predicted.timeline, run.measured.timeline));
   }
-  scale_by_trial(trial_ratios_from(text_of_rank_0(communicator, said)), profile_.library);
+  const TrialRatios ratios = trial_ratios_from(text_of_rank_0(communicator, said));
+  scale_by_trial(ratios, profile_.library);
+  scale_by_trial(ratios, profile_.devices[options_.inputs.cluster.device.name]);
+  if (!reports(communicator)) return;
+  const Cluster cluster(options_.inputs.cluster);
+  const CostModel cost(predicted.plan().graph, cluster, profile_);
+  listener_.remark(
+      fmt::format("a trial of serial took {:.1f} ms, predicted {:.1f}; with its times for compute and transfers {:.1f}",
+                  measured_s * 1e3, predicted.step_s * 1e3,
+                  simulate_plan(*predicted.whole, cost, {.names = false}).period_ns * 1e-6));
 }
 
 // Returns whether it changed what is known, so that the search would choose again.
