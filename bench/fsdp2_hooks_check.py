@@ -31,7 +31,7 @@ def arguments():
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
     parser.add_argument("--kinds", default="hooks,hooks 1,zero3", help="beside FSDP2, with commas between: hooks, hooks N (communicators), "
                         "zero3, zero3 N; zero3 on a GPU alone (default: hooks,hooks 1,zero3)")
-    for name, value in {**ON_GPU, "rounds": 2, "steps": 10, "warm": 4}.items():
+    for name, value in {**ON_GPU, "rounds": 2, "steps": 10, "warm": 16}.items():
         parser.add_argument("--" + name, type=int, default=value)
     return parser.parse_args()
 

@@ -22,10 +22,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import weft.torch as weft  # noqa: E402
+from weft.torch.session import TRIED_CHOICES  # noqa: E402
+from weft.torch.step_trial import COUNTED, SETTLING  # noqa: E402
 
 RANK, RANKS = int(os.environ["WEFT_RANK"]), int(os.environ["WEFT_RANKS"])
 
-MEASURED_STEPS = 2  # by Weft, at the beginning; DDP takes as many, so that their losses can be compared
+# By Weft, at the beginning: steps that it measures, and on a GPU those with which it tries communicators. DDP takes as many, so that
+# their losses can be compared.
+MEASURED_STEPS, TRIED_STEPS = 2, TRIED_CHOICES * (SETTLING + COUNTED) + 1
 
 
 def arguments():
@@ -143,7 +147,7 @@ def main():
     rows, facts = {}, {}
     best, search, step = best_bucket(options)
     contenders = [(best, 0), *((None, int(count)) for count in options.communicators.split(","))]
-    warm, turns = options.warm + MEASURED_STEPS, options.rounds * len(contenders)
+    warm, turns = options.warm + MEASURED_STEPS + (TRIED_STEPS if options.device == "cuda" else 0), options.rounds * len(contenders)
     left = options.seconds - (time.perf_counter() - begin)
     steps = int(told_by_rank_0(options, max(3, min(options.steps, left / (turns * step) - warm))))
     for turn in range(options.rounds):

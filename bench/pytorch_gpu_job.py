@@ -164,7 +164,8 @@ def main():
         far = max(require_close(f"{name}: {key}", state[key].double().cpu(), weights[key].double().cpu(), 1e-3) for key in weights)
         optimizer.weft.close()
         say(f"{name}: losses {off:.1g} and weights {far:.1g} from DDP's, {len(plan.transfers)} transfers, "
-            f"{report['communicators']} communicators, {time.perf_counter() - begin:.1f} s; rehearsed: {report['rehearsed']}")
+            f"{report['communicators']} communicators, {time.perf_counter() - begin:.1f} s; rehearsed: {report['rehearsed']}, "
+            f"tried: {report['tried']}")
 
     def lengths(step):
         return Sizes.seq // (2 if step >= 6 else 1)

@@ -63,6 +63,8 @@ def show(report):
         lines.append([f"weft.torch, {plan}{lanes}{'' if name == 'weft' else ' (given)'}", f"{1e3 * ratio * report['ddp_s']:.1f}",
                       f"{1e3 * predicted:.1f}" if predicted else "-", f"{ratio:.3f}"])
     kit.print_table(["who", "median ms", "predicted ms", "x DDP"], lines)
+    for name, seconds in report["facts"]["weft"]["report"].get("tried", {}).items():
+        print(f"its own choice tried {name}: {1e3 * seconds:.1f} ms a step")
 
 
 def main():

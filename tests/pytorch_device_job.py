@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import weft.torch as weft
 from weft.torch.rehearsal import CHOICES
+from weft.torch.session import TRIED_CHOICES
 from weft.torch.step_news import StepNews
 from weft.torch.torch_wire import TorchWire
 
@@ -92,19 +93,21 @@ def overlap(model, optimizer, *, plan=None, shard=None, across_steps=True, lanes
 
 
 def rehearses(rank):
-    """The ranks choose together, and train on with what they chose."""
+    """The ranks choose together, by a rehearsal and then by steps, and train on with what they chose."""
     case = job.Case("communicators by rehearsal", lambda: job.peer_gpt.Gpt(job.Sizes), job.gpt_loss, steps=20)
     model, optimizer = case.make(rank)
     overlap(model, optimizer, lanes=0)
     losses = job.train(case, model, model, optimizer, None, rank)
     report = optimizer.weft.report()
     assert len(report["rehearsed"]) == len(CHOICES), report
-    times = {name: max(pair) for name, pair in report["rehearsed"].items()}
-    best = min(times, key=times.get)
+    tried = report["tried"]
+    best = min(tried, key=tried.get)
+    rehearsed = sorted(report["rehearsed"], key=lambda name: max(report["rehearsed"][name]))
+    assert sorted(tried) == sorted(rehearsed[:TRIED_CHOICES]), report
     assert best.startswith(f"{report['communicators']} lanes"), (best, report)
     optimizer.weft.close()
     off = job.require_close(case, "losses", losses, job.with_ddp(case, rank)[0])
-    print(f"case: {case.name}: {best}, losses {off:.1g} apart", flush=True)
+    print(f"case: {case.name}: {best} of {len(tried)} tried, losses {off:.1g} apart", flush=True)
 
 
 def news(rank, ranks):

@@ -46,7 +46,7 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
         `state_dict()` is that of a plain job; all ranks call it together.
     across_steps: False ends every backward with averaged gradients, as DDP does. Jobs that change gradients between backward
         and step (clipping, a gradient scaler) are noticed while they are measured, and treated so by themselves.
-    communicators: on GPUs, of NCCL, on which transfers take turns; 0: as many as are fastest when a part of a step is rehearsed.
+    communicators: on GPUs, of NCCL, on which transfers take turns; 0: as many as are fastest in a rehearsal and in twelve steps.
     timeout: seconds without progress after which a collective counts as failed.
 
     `model.no_sync()` is DDP's; `optimizer.weft` has `plan`, `report()` and `synchronize()`, which is to be called before weights

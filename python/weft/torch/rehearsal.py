@@ -1,4 +1,4 @@
-"""How many communicators at once are best for a job on GPUs: a part of its step is rehearsed with each choice.
+"""How many communicators at once are good for a job on GPUs: a part of its step is rehearsed with each choice.
 
 Products that take as long as a part of the job's own compute run beside all-reduces of the same part of its bytes. The choice with which
 both are over first is taken. What the products lost to communication, and what a byte took beside them, go into the plan.
@@ -13,10 +13,10 @@ from typing import List, Tuple
 import torch
 
 from .plan import Parameter, Profile
-from .torch_wire import TorchWire
+from .torch_wire import Choice, TorchWire, words_of
 
-# (communicators, thread blocks of each; 0: NCCL's own choice). Fewer thread blocks leave more of the GPU to compute.
-CHOICES = ((1, 0), (2, 0), (3, 0), (2, 2), (3, 2))
+# Fewer thread blocks leave more of the GPU to compute.
+CHOICES: Tuple[Choice, ...] = ((1, 0), (2, 0), (3, 0), (2, 2), (3, 2))
 REPEATS = 3
 _SHARE, _LONGEST = 0.3, 0.05  # of a step; seconds
 _PIECE_BYTES = 8 << 20
@@ -51,10 +51,10 @@ class _Rehearsal:
         (seconds,) = self.wire.average([(self.wire.finish() - begin) / count])
         return seconds
 
-    def play(self, lanes: int, thread_blocks: int) -> Tuple[float, float]:
+    def play(self, choice: Choice) -> Tuple[float, float]:
         """Seconds until all products, and until all transfers, are over."""
-        wire = self.wire
-        wire.lanes, wire.thread_blocks = lanes, thread_blocks
+        wire, lanes = self.wire, choice[0]
+        wire.choose(choice)
         wire.largest([0])  # all ranks begin together
         begin = wire.finish()
         first = self._event()
@@ -78,24 +78,26 @@ class _Rehearsal:
         return event
 
 
-def rehearse(wire: TorchWire, profile: Profile) -> Profile:
-    """Makes the wire use the best choice; returns the profile with what communication and compute do to each other under it."""
+def rehearse(wire: TorchWire, profile: Profile, kept: int = 1) -> Tuple[Profile, List[Choice]]:
+    """Makes the wire use the best choice. Returns the profile with what communication and compute do to each other under it, and so many
+    of the best choices, whose communicators stay."""
     rehearsal = _Rehearsal(wire, profile)
     found: List[List[float]] = []
     for choice in CHOICES:
-        rehearsal.play(*choice)  # makes the communicators
-        times = [rehearsal.play(*choice) for _ in range(REPEATS)]
+        rehearsal.play(choice)  # makes the communicators
+        times = [rehearsal.play(choice) for _ in range(REPEATS)]
         found.append([statistics.median(column) for column in zip(*times)])
-    wire.lanes, wire.thread_blocks = 1, 0
+    wire.choose((1, 0))
     found = json.loads(wire.text_of_rank_0(json.dumps(found)))
-    best = min(range(len(CHOICES)), key=lambda i: max(found[i]))
-    wire.use_lanes(*CHOICES[best])
+    order = sorted(range(len(CHOICES)), key=lambda i: max(found[i]))
+    choices = [CHOICES[i] for i in order[:kept]]
+    wire.use_lanes(*choices)
     wire.chooses_lanes = False
-    wire.rehearsed = {f"{lanes} lanes, {blocks or 'any'} thread blocks": times for (lanes, blocks), times in zip(CHOICES, found)}
-    products, transfers = found[best]
+    wire.rehearsed = {words_of(choice): times for choice, times in zip(CHOICES, found)}
+    products, transfers = found[order[0]]
     slower = max(1.0, products / rehearsal.alone)
     return replace(profile, compute=slower * profile.compute, wire_per_byte=transfers / (rehearsal.pieces * rehearsal.piece_bytes),
-                   parameters=[_slowed(parameter, slower) for parameter in profile.parameters])
+                   parameters=[_slowed(parameter, slower) for parameter in profile.parameters]), choices
 
 
 def _slowed(parameter: Parameter, factor: float) -> Parameter:

@@ -20,6 +20,7 @@ from .plan import Plan, first_plan, make_plan, plan_aside, read_plan
 from .rehearsal import rehearse
 from .shard_plan import make_sharded_plan
 from .sharding import Sharding
+from .step_trial import StepTrial
 from .timeline import Recorder, predicted_steps, timeline_json
 from .update import DeferredUpdate
 
@@ -27,6 +28,7 @@ WARM_STEPS = 1  # the first step allocates and loads
 OTHER_SHAPES = 5  # steps in a row with inputs of other shapes than the measured ones, after which a new plan is made
 CHECKED_STEPS = 16  # standing aside, Weft looks for new parameters this often
 WATCHED_STEPS = 8  # in one of so many steps the time in Weft's own code is measured: the clock itself costs as much as a hook
+TRIED_CHOICES = 3  # of communicators, on GPUs
 _LOG = logging.getLogger("weft")
 
 
@@ -73,6 +75,7 @@ class Session:
         self._waited_seconds: List[float] = []
         self._last_begin: Optional[float] = None
         self._recorder = Recorder(wire)
+        self._trial: Optional[StepTrial] = None  # of communicators
         self._quiet = False  # nothing is left to do before any module of this step
         self.measuring = plan is None
         self._engine = self._engine_of(plan or first_plan(parameters_unmeasured(self._slots), wire.ranks))
@@ -92,14 +95,15 @@ class Session:
     def report(self) -> dict:
         """Seconds of recent steps as measured and as predicted, what forward waited for parameters, and what Weft's own code in
         hooks took without waiting. `aside`: there is nothing to gain, and Weft does next to nothing. `plans`: made so far. On GPUs
-        `communicators`, and by choice what was rehearsed: seconds of products and of transfers beside them."""
+        `communicators`, and by choice what was rehearsed (seconds of products and of transfers beside them) and tried (seconds of a step)."""
         def median(values):
             return sorted(values)[len(values) // 2] if values else None
         return {"steps": self._steps, "across_steps": not self.measuring and self.plan.across_steps,
                 "predicted_step_s": self.plan.predicted_step if self.plan else None,
                 "measured_step_s": median(self._step_seconds[-100:]), "waited_s": median(self._waited_seconds[-100:]),
                 "own_s": median(self._step_own_seconds[-100:]), "aside": bool(self.plan and self.plan.aside), "plans": self._plans,
-                **({} if self.wire.host_waits else {"communicators": self.wire.lanes, "rehearsed": self.wire.rehearsed})}
+                **({} if self.wire.host_waits else {"communicators": self.wire.lanes, "rehearsed": self.wire.rehearsed,
+                                                      "tried": self.wire.tried})}
 
     def record_timelines(self) -> None:
         """Six steps from the next one on are recorded, for save_timelines. On processors the first six of a plan are without this."""
@@ -223,11 +227,15 @@ class Session:
         with self._told_to_others:
             if not (self.plan and self.plan.aside and self._steps % CHECKED_STEPS):
                 self._watch.require_unchanged()
+            if self._trial is not None and self._trial.begin_step():
+                self._engine.settle_all()
+                self.wire.finish()
+                self.wire.tried, self._trial = self._trial.decide(), None
             self._engine.settle(self._gates.get(None, []))
         if self._by_transfer and any(slot.parameter.grad is not None for slot in self._slots):
             self._adds_up = True  # zeros of zero_grad, in the first step of a plan, or the user's own
         self.wire.at(f"step {self._steps + 1}")
-        if self.plan and self.plan.across_steps:
+        if self.plan and self.plan.across_steps and self._trial is None:
             self._recorder.begin_step()
         if self.measuring:
             self._clock.mark(BEGIN)
@@ -357,6 +365,10 @@ class Session:
     def _measure_again(self) -> None:
         """From the next step on, on all ranks."""
         self._engine.settle_all()
+        if self._trial is not None:
+            self.wire.finish()
+            self._trial.end()
+            self._trial = None
         _LOG.info("weft: inputs have other shapes since step %d: steps are measured again", self._steps - OTHER_SHAPES)
         self._engine = self._engine_of(first_plan(parameters_unmeasured(self._slots), self.wire.ranks))
         self._gates = self._gates_of(self._engine.plan)
@@ -400,7 +412,9 @@ class Session:
             self._sharding.agree_on_units()
         aside = None if self._sharding else plan_aside(profile, self.wire.ranks)
         if not aside and not self.wire.host_waits and self.wire.chooses_lanes:
-            profile = rehearse(self.wire, profile)
+            profile, choices = rehearse(self.wire, profile, TRIED_CHOICES if across else 1)
+            if across:
+                self._trial = StepTrial(self.wire, choices, ("", "gather") if self._sharding else ("",))
         if self.wire.rank == 0 and aside:
             text = aside.to_json()
         elif self.wire.rank == 0 and self._sharding and across:

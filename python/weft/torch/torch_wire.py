@@ -7,7 +7,7 @@ runs, and waits where it says so; tests use that.
 
 import contextlib
 import time
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -16,6 +16,11 @@ from .errors import NotSupported
 from .plan import Plan
 
 MOST_LANES = 3
+Choice = Tuple[int, int]  # how many communicators, and the thread blocks of each; 0: NCCL's own choice
+
+
+def words_of(choice: Choice) -> str:
+    return f"{choice[0]} lanes, {choice[1] or 'any'} thread blocks"
 
 
 def _high_priority(thread_blocks: int):
@@ -43,6 +48,7 @@ class TorchWire:
         self.chooses_lanes = not lanes
         self.thread_blocks = 0
         self.rehearsed: dict = {}
+        self.tried: dict = {}  # seconds of a step by choice (step_trial.py)
         self._groups = {}
         self.records = False  # when each transfer begins and ends
         self._works: List[Optional[object]] = []
@@ -65,11 +71,21 @@ class TorchWire:
             self._groups[key] = dist.new_group(backend=self._backend, **options)
         return self._groups[key]
 
-    def use_lanes(self, lanes: int, thread_blocks: int = 0) -> None:
-        """From now on. Communicators that are not used any more are given back, but for the first, which carries small things."""
-        self.lanes, self.thread_blocks = lanes, thread_blocks
-        kept = {(number, "", thread_blocks) for number in range(lanes)} | {(0, "", 0)}
-        for key in [key for key in self._groups if key not in kept]:
+    def make_lanes(self, choice: Choice, kinds: Sequence[str] = ("",)) -> None:
+        for number in range(choice[0]):
+            for kind in kinds:
+                self.lane(number, kind, choice[1])
+
+    def choose(self, choice: Choice) -> None:
+        """For transfers that are started from now on."""
+        self.lanes, self.thread_blocks = choice
+
+    def use_lanes(self, *choices: Choice) -> None:
+        """The first is chosen. Communicators of none of them are given back, but for the one that carries small things. Nothing may be
+        under way."""
+        self.choose(choices[0])
+        kept = {(number, blocks) for lanes, blocks in choices for number in range(lanes)}
+        for key in [key for key in self._groups if key != (0, "", 0) and (key[0], key[2]) not in kept]:
             dist.destroy_process_group(self._groups.pop(key))
 
     def _next_group(self, turn: int, kind: str = ""):

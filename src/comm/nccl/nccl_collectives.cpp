@@ -78,13 +78,16 @@ class NcclCollectives final : public StreamCollectives {
     for (const Call& each : calls) offers.push_back({each.group, note_of(each.call), hash_of(each.form)});
     const NcclAgreement agreement = agree_on_calls(offers, exchange_);
     for (const std::vector<NcclGroup>& round : agreement.rounds) join(round, calls);
+    std::map<std::int64_t, std::int64_t> scratch;  // bytes by queue
     for (std::size_t i = 0; i < calls.size(); ++i) {
       Call& each = calls[i];
       each.communicator = communicators_.at(each.group);
       if (!agreement.same_form[i]) each.form = plain_form(each.call);
-      reserve(each.call.queue, scratch_of(each));
+      std::int64_t& most = scratch[each.call.queue];
+      most = std::max(most, scratch_of(each));
       each.input = each.output = {};
     }
+    for (const auto& [queue, bytes] : scratch) reserve(queue, bytes);
     connected_ = calls_.size();
   }
 

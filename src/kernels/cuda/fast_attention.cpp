@@ -1,5 +1,6 @@
 // The one source that includes ATen. Tensors are views of the caller's memory; what the fused kernels return lies in
-// libtorch's caching allocator, in the same stream, and is copied to where the caller wants it.
+// libtorch's caching allocator, in the same stream, and is copied to where the caller wants it. What the allocator keeps
+// for a stream serves no other one, so it is given back when a plan's kernels go.
 //
 // cuDNN's kernels are the fastest on Hopper, but know no queries that begin behind the first key. FlashAttention aligns
 // the last query with the last key: of the keys, it is given those that the last query sees.
@@ -7,6 +8,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
@@ -23,6 +25,14 @@ constexpr std::int64_t kShortestCudnnSequence = 256;                      // bel
 class AtenAttention final : public FastAttention {
  public:
   explicit AtenAttention(int device) : device_(static_cast<c10::DeviceIndex>(device)) {}
+  ~AtenAttention() override {
+    try {
+      if (has_allocated_) c10::cuda::CUDACachingAllocator::emptyCache();
+    } catch (const std::exception&) {  // the device has failed, which whoever waits for it hears
+    }
+  }
+  AtenAttention(const AtenAttention&) = delete;
+  AtenAttention& operator=(const AtenAttention&) = delete;
 
   bool forward(Kernels& kernels, cudaStream_t stream, const AttentionOperands& operands) override {
     if (!is_taken(operands)) return false;
@@ -152,7 +162,8 @@ class AtenAttention final : public FastAttention {
 
   // Runs in our stream; what libtorch throws is said in its own first line.
   template <class Body>
-  bool translated(cudaStream_t stream, const Body& body) const {
+  bool translated(cudaStream_t stream, const Body& body) {
+    has_allocated_ = true;
     try {
       const c10::InferenceMode without_autograd;
       const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream, device_));
@@ -167,6 +178,7 @@ class AtenAttention final : public FastAttention {
   }
 
   c10::DeviceIndex device_;
+  bool has_allocated_ = false;
   std::int64_t log_sum_dimensions_ = 4;  // of cuDNN's, which PyTorch 2.11 may change; as forward found it
 };
 
