@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 import peer_gpt  # noqa: E402
 import weft.torch as weft  # noqa: E402
 
+FEW_STEPS = 30  # where sums round otherwise
 TOLERANCE, TOLERANCE_OF_OTHER_SUMS = 1e-6, 1e-3  # the latter where more than two terms add up, in another order than DDP's
 WIDTH, BATCH = 12, 6
 
@@ -231,8 +232,11 @@ def compare_hook(case, rank):
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    # Sums of three terms round otherwise, and Adam makes as much of a gradient that is zero but for rounding as of any other.
+    # Sums of three terms round otherwise, and Adam makes as much of a gradient that is zero but for rounding as of any other. Each step
+    # of a network with batch normalization makes such differences larger: on one processor 100 steps made them 0.5 %.
     few = dist.get_world_size() > 2
+    if few:
+        CASES[3].steps = FEW_STEPS
     for case in CASES[3:4] if few else CASES:
         compare(case, dist.get_rank())
     for case in () if few else (CASES[1], CASES[6]):

@@ -35,11 +35,9 @@ struct TrainSettings {
 
   // What the schedule starts from.
   double peak_learning_rate() const { return optimizer == Optimizer::sgd ? sgd.learning_rate : adam.learning_rate; }
-  OptimizerSettings of_optimizer(std::int64_t kfac_interval) const {
-    if (optimizer == Optimizer::sgd) return sgd;
-    if (optimizer == Optimizer::kfac) return KfacWithAdam{kfac, adam, kfac_interval};
-    return adam;
-  }
+  // Out of line: where g++ 12 for x86_64 inlines it into an assignment, the weight decay becomes the learning rate (its
+  // scalar replacement of aggregates, -ftree-sra, takes one member for another).
+  OptimizerSettings of_optimizer(std::int64_t kfac_interval) const;
 };
 
 struct ValidationLoss {
