@@ -38,6 +38,7 @@ class CommunicationThread {
 
   const Transport& transport() const { return *transport_; }
   const TransportFeatures& features() const { return features_; }
+  const CommunicatorOptions& options() const { return options_; }
   Whereabouts& whereabouts() { return trouble_.whereabouts(); }
 
   Prepared& prepare(PreparedCall call);

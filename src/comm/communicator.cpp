@@ -18,6 +18,10 @@ std::int64_t Communicator::size() const {
   return thread_->transport().size();
 }
 
+std::chrono::nanoseconds Communicator::timeout() const {
+  return thread_->options().timeout;
+}
+
 bool Communicator::through_memory() const {
   return thread_->features().through_memory;
 }

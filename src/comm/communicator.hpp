@@ -87,6 +87,8 @@ class Communicator {
   std::int64_t size() const;
   // Whether native collectives may be prepared.
   bool has_library() const;
+  // CommunicatorOptions::timeout.
+  std::chrono::nanoseconds timeout() const;
   // Whether messages are copies in the memory of one machine (TransportFeatures::through_memory).
   bool through_memory() const;
 

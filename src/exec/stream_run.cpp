@@ -301,13 +301,42 @@ void StreamRun::wait_for_ends(std::int64_t step) {
 
 void StreamRun::wait_until_over(EventId event) {
   auto pause = kFirstPause;
+  Standstill standstill(communicator_.timeout(), Standstill::Clock::now());
   while (!is_over(event)) {
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);
     communicator_.require_alive();
     if (collectives_ == nullptr) continue;
     if (const std::string why = collectives_->failure(); !why.empty()) fail_of_device(why);
+    require_progress(standstill);
   }
+}
+
+void StreamRun::require_progress(Standstill& standstill) {
+  const Standstill::Clock::time_point now = Standstill::Clock::now();
+  if (!standstill.is_time_to_look(now)) return;
+  std::uint64_t ended = static_cast<std::uint64_t>(finished_) * operations_.size();
+  for (const UnderWay& each : under_way_) ended += is_over(each.ended) ? 1 : 0;
+  if (!standstill.lasts(ended, now)) return;
+  fail_of_device(fmt::format("{}: nothing has ended on the device for {:g} s (--timeout); under way are {}",
+                             step_in_words(finished_), std::chrono::duration<double>(communicator_.timeout()).count(),
+                             words_of_what_is_under_way()));
+}
+
+// Of every queue the operation that is next to end.
+std::string StreamRun::words_of_what_is_under_way() {
+  const ClassPlan& plan = view_.plan().classes[view_.rank_class()];
+  std::vector<std::string> words(streams_.size());
+  for (std::int64_t step = finished_; step < enqueued_; ++step) {
+    for (const std::size_t index : enqueue_order_) {
+      std::string& of_stream = words[operations_[index].stream];
+      if (!of_stream.empty() || is_over(under_way(step, index).ended)) continue;
+      of_stream = fmt::format("{} (queue {}, {})", describe(view_.plan().graph.op(instance(index).operation)),
+                              plan.queues[make_id<QueueId>(operations_[index].stream)].name, step_in_words(step));
+    }
+  }
+  std::erase(words, "");
+  return fmt::format("{}", fmt::join(words, "; "));
 }
 
 bool StreamRun::is_over(EventId event) {

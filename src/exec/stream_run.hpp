@@ -18,6 +18,7 @@
 #include "exec/bind_transfer.hpp"
 #include "exec/graph_choice.hpp"
 #include "exec/plan_run.hpp"
+#include "exec/standstill.hpp"
 #include "kernels/accelerator.hpp"
 
 namespace weft {
@@ -110,6 +111,8 @@ class StreamRun final : public PlanRun {
   void finish(std::int64_t step);
   void wait_for_ends(std::int64_t step);
   void wait_until_over(EventId event);
+  void require_progress(Standstill& standstill);
+  std::string words_of_what_is_under_way();
   bool is_over(EventId event);
   void hear_of_a_loss();  // after device or collectives have failed: throws RunFailed where a rank was lost
   [[noreturn]] void fail_of_device(const std::string& why);

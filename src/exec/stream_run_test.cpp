@@ -108,6 +108,28 @@ TEST(StreamRun, NamesTheLostRankWhereDeviceOrCollectivesFailFirst) {
   }
 }
 
+TEST(StreamRun, NamesWhatIsUnderWayWhereNothingEnds) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const test::PlannedLayout planned(test::model_of({}), {.micro_batch = 1}, 2, "ddp", test::kGlobalBatch / 2);
+  const TrainJob job{planned.whole, {}, Corpus::generate(3, 4096), 1, true};
+  test::FakeFabric fabric;
+  std::array<std::string, 2> words;
+  local_ranks::on_ranks({.ranks = 2}, {.timeout = std::chrono::milliseconds(300)}, [&](Communicator& communicator) {
+    test::FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
+    test::FakeCollectives collectives(fabric, communicator.rank());
+    collectives.stand_still();
+    try {
+      train_rank(job, communicator, Processor(accelerator, &collectives));
+    } catch (const RunFailed& failure) {
+      words[static_cast<std::size_t>(communicator.rank())] = failure.what();
+    }
+  });
+  for (const std::string& said : words) {
+    EXPECT_NE(said.find("nothing has ended on the device for 0.3 s (--timeout)"), std::string::npos) << said;
+    EXPECT_NE(said.find("all_reduce"), std::string::npos) << said;
+  }
+}
+
 // Whatever a rehearsal leaves behind would change the losses.
 TEST(StreamRun, TrainsTheSameAfterARehearsal) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();

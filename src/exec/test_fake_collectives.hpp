@@ -166,7 +166,9 @@ class FakeCollectives final : public StreamCollectives {
     const FakeFabric::Buffers own{{input.begin(), input.end()}, {output.begin(), output.end()}};
     FakeAccelerator::call_in(stream, [this, &call, own, &next = turns_[{members, call.queue}]] {
       const std::int64_t turn = next++;
-      return [this, &call, turn, own] { return failure_.empty() && fabric_.take_part(call, turn, rank_, own); };
+      return [this, &call, turn, own] {
+        return failure_.empty() && !stands_still_ && fabric_.take_part(call, turn, rank_, own);
+      };
     });
   }
   bool can_be_recorded() const override { return !needs_rehearsal_; }
@@ -176,12 +178,15 @@ class FakeCollectives final : public StreamCollectives {
   const std::deque<PreparedCall>& calls() const { return calls_; }
   // Nothing that is started from now on ends.
   void break_with(const std::string& failure) { failure_ = failure; }
+  // The same without a word, as where collectives wait for each other.
+  void stand_still() { stands_still_ = true; }
 
  private:
   FakeFabric& fabric_;
   std::int64_t rank_;
   bool needs_rehearsal_;
   std::string failure_;
+  bool stands_still_ = false;
   std::deque<PreparedCall> calls_;
   std::map<std::pair<std::vector<std::int64_t>, std::int64_t>, std::int64_t> turns_;
 };
