@@ -154,6 +154,42 @@ def other_layouts(program, scratch):
     check(len(found) == len(expected) and off < 1e-4, found, expected)
 
 
+KFAC = ["--optimizer", "kfac", "--no-dropout"]
+
+
+def kfac(program, scratch, rounds, seed):
+    """Factors of curvature are saved with the rest, whether a step left its inversions to the next one or not."""
+    for ranks, flags in ((THREADS, ["--pp", "2", "--policy", "weft", "--budget", "0.1", "--kfac-interval", "3"]),
+                         (PROCESSES, ["--policy", "serial", "--zero", "1"]), (THREADS, ["--policy", "ddp", "--tp", "2"])):
+        straight, parts = scratch("straight"), scratch("parts")
+        expected, _ = program.losses(straight, 6, *ranks, *KFAC, *flags, "--checkpoint-every", 1)
+        found = []
+        for end in (1, 4, 6):  # after one step most factors of a turn of three are not there yet
+            losses, _ = program.losses(parts, end, *ranks, *KFAC, *flags, "--resume")
+            found += losses
+        check(found == expected, flags, found, expected)
+        same_tensors(straight / "step-00000006", parts / "step-00000006")
+        _, tensors = read_checkpoint(parts / "step-00000006")
+        check(("input_factor", "layers.1.qkv.weight") in tensors and ("output_factor", "layers.0.ffn_out.weight") in tensors,
+              list(tensors))
+    chain = [("local:1",), ("local:2", "--zero", "1"), ("local:2", "--pp", "2"), ("local:4", "--pp", "2", "--zero", "2")]
+    expected, _ = program.losses(scratch("alone"), 2 * len(chain), "--cluster", "local:1", "--policy", "serial", *KFAC,
+                                 "--calibrated")
+    folder, found = scratch("chain"), []
+    for place, (cluster, *layout) in enumerate(chain):
+        losses, _ = program.losses(folder, 2 * place + 2, "--cluster", cluster, *layout, *KFAC, "--policy", "serial", "--resume",
+                                   "--calibrated")
+        found += losses
+    off = max(abs(a / b - 1) for a, b in zip(found, expected))
+    check(len(found) == len(expected) and off < 1e-4, found, expected)
+    refused = program.run(folder, 10, *THREADS, "--policy", "serial", "--no-dropout", "--resume", code=2).stderr
+    check('optimizer name is "kfac" there, "adam" here' in refused, refused)
+    said = program.run(folder, 10, *THREADS, *KFAC, "--policy", "serial", "--kfac-interval", 4, "--kfac-damping", 0.3,
+                       "--resume").stderr
+    check("optimizer kfac interval is 4, was 1" in said and "optimizer kfac damping is 0.3, was 0.1" in said, said)
+    killed(program, scratch, rounds, seed, [*THREADS, *KFAC, "--policy", "weft", "--budget", "0.1", "--pp", "2"])
+
+
 def broken(program, scratch):
     """The newest is damaged: it is named, the one before is used, and training ends with the same bits."""
     straight, good = scratch("straight"), scratch("good")
@@ -260,11 +296,11 @@ def ends_when_asked(program, scratch):
             same_tensors(folder / f"step-{last + 2:08}", straight / f"step-{last + 2:08}")
 
 
-def killed(program, scratch, rounds, seed):
+def killed(program, scratch, rounds, seed, training=(*PROCESSES, *PRIORITY)):
     """Killed at a random moment, as often as it takes to reach the end: no step is lost but those since the last save."""
     dice = random.Random(seed)
     folder, straight, steps = scratch("killed"), scratch("straight"), 40
-    flags = [*PROCESSES, *PRIORITY, "--checkpoint-every", 4]
+    flags = [*training, "--checkpoint-every", 4]
     for _ in range(rounds):
         running = program.start(folder, 100_000, *flags, "--resume")
         time.sleep(dice.uniform(0.3, 2))
@@ -406,7 +442,8 @@ def main():
     parts = {"goes on": goes_on, "schedules": schedules, "other layouts": other_layouts, "broken": broken, "refuses": refuses,
              "full disk": full_disk, "ends when asked": ends_when_asked, "two runs": two_runs,
              "killed holder": killed_holder, "mixed": mixed, "special files": special_files,
-             "killed": lambda p, s: killed(p, s, arguments.rounds, arguments.seed)}
+             "killed": lambda p, s: killed(p, s, arguments.rounds, arguments.seed),
+             "kfac": lambda p, s: kfac(p, s, arguments.rounds, arguments.seed)}
     calibrated = tempfile.TemporaryDirectory()
     program = Program(arguments.weft, calibrated.name)
 
@@ -424,7 +461,7 @@ def main():
         return True
 
     # Parts go side by side, the longest first.
-    chosen = [name for name in ("broken", *parts) if arguments.only in name]
+    chosen = [name for name in ("broken", "kfac", *parts) if arguments.only in name]
     with concurrent.futures.ThreadPoolExecutor(max_workers=arguments.jobs) as pool:
         try:
             results = list(pool.map(attempt, dict.fromkeys(chosen)))

@@ -40,6 +40,12 @@ CASES = [
     ("llama3-one", "llama", 1, "--micro-batch 8 --policy serial --kfac-interval 3 --weight-decay 0.1 --clip-grad 0.5"),
     ("llama3-pp2-dp2", "llama", 4, "--pp 2 --micro-batch 2 --policy weft --kfac-interval 3 --weight-decay 0.1 --clip-grad 0.5"),
     ("llama3-dp2", "llama", 2, "--micro-batch 2 --policy ddp --kfac-interval 3 --weight-decay 0.1 --clip-grad 0.5"),
+    ("gpt-zero1-dp2", "gpt", 2, "--zero 1 --micro-batch 4 --policy serial"),
+    ("gpt-zero1-pp2-dp2", "gpt", 4, "--zero 1 --pp 2 --micro-batch 2 --policy weft"),
+    ("gpt-zero2-dp2", "gpt", 2, "--zero 2 --micro-batch 2 --policy weft"),
+    ("llama3-zero1-dp2", "llama", 2, "--zero 1 --micro-batch 2 --policy ddp --kfac-interval 3 --weight-decay 0.1 --clip-grad 0.5"),
+    ("llama3-zero2-dp2", "llama", 2, "--zero 2 --micro-batch 2 --policy priority --kfac-interval 3 --weight-decay 0.1 "
+                                     "--clip-grad 0.5"),
     ("gpt-damped-one", "gpt", 1, "--micro-batch 4 --policy serial --kfac-damping 0.3 --kfac-decay 0.5 --momentum 0.5 "
                                  "--lr-schedule cosine --lr-warmup 3"),
     # Factors are those of each tensor-parallel rank's part, so losses are not those of one rank.
@@ -50,10 +56,9 @@ CASES = [
 # Flags, reason.
 REFUSED = [
     (4, "--tp 4 --micro-batch 4 --kv-heads 2", "--optimizer kfac: --tp 4 is more than"),
-    (2, "--zero 1 --micro-batch 4", "--optimizer kfac: is not for --zero 1"),
+    (2, "--zero 3 --micro-batch 4", "--optimizer kfac: is not for --zero 3"),
     (2, "--cp 2 --micro-batch 4", "--optimizer kfac: is not for --cp 2"),
     (1, "--micro-batch 4 --kfac-interval 0", "--kfac-interval"),
-    (1, "--micro-batch 4 --checkpoint nowhere", "does not keep the curvature of --optimizer kfac"),
 ]
 
 

@@ -13,6 +13,7 @@
 #include "calibrate/calibrate.hpp"
 #include "exec/bind_compute.hpp"
 #include "exec/initial_weights.hpp"
+#include "graph/kfac.hpp"
 
 namespace weft {
 
@@ -30,6 +31,7 @@ class CalibrationPasses {
         batches_(job.corpus, shape_of(step.plan()), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {
     if (step.plan().layout.kfac_interval > 0) settings_.optimizer = Optimizer::kfac;
+    training_.curvature.known.assign(parameters_.factors().size(), true);  // steps with inverses are what is measured
     for (const Instance& instance : step.unfolded().instances()) {
       const Operation& op = step.plan().graph.op(instance.operation);
       if (instance.rank_class != view_.rank_class()) continue;
@@ -38,6 +40,7 @@ class CalibrationPasses {
       } else {
         operations_.push_back(
             {op.key, compute_.bind(instance.operation, instance.micro_batch), choices_of(op, instance.micro_batch)});
+        find_turn(op, operations_.back());
       }
     }
     std::vector<float> numbers;
@@ -59,8 +62,8 @@ class CalibrationPasses {
     if (device_ != nullptr) return run_in_stream(on_execution);
     for (const Bound& operation : operations_) {
       const Clock::time_point begin = Clock::now();
-      operation.compute.run(kernels_, 0);
-      const Clock::time_point end = Clock::now();
+      operation.compute.run(kernels_, operation.step);
+      const Clock::time_point end = begin + (Clock::now() - begin) / operation.interval;
       if (over()) return;
       if (operation.key) on_execution(*operation.key, begin, end);
     }
@@ -107,7 +110,14 @@ class CalibrationPasses {
     std::optional<OpKey> key;  // none: it is not measured
     BoundOperation compute;
     std::span<const float> choices = {};  // of a forward gate, by expert
+    // It does something in this one of so many steps. What is reported is the mean over them.
+    std::int64_t step = 0, interval = 1;
   };
+  void find_turn(const Operation& op, Bound& bound) const {
+    if (op.role != Role::curvature && op.role != Role::inversion) return;
+    bound.interval = view_.plan().layout.kfac_interval;
+    bound.step = kfac_turn(op.layer, op.subject, bound.interval);
+  }
   void prepare_stream() {
     stream_ = device_->make_stream(StreamPriority::usual);
     for (std::size_t i = 0; i <= operations_.size(); ++i) ended_.push_back(device_->make_event());
@@ -123,7 +133,7 @@ class CalibrationPasses {
     const std::uint64_t first_result = device_->results_asked_for();
     device_->record(ended_.front(), stream_);
     for (std::size_t i = 0; i < operations_.size(); ++i) {
-      operations_[i].compute.enqueue(kernels_, 0);
+      operations_[i].compute.enqueue(kernels_, operations_[i].step);
       device_->record(ended_[i + 1], stream_);
       for (std::size_t w = 0; w < waiting_.size(); ++w) {
         if ((i + w) % kBetweenWaits != 0) continue;
@@ -137,7 +147,9 @@ class CalibrationPasses {
       return Clock::time_point(std::chrono::nanoseconds(device_->time_of(ended_[event])));
     };
     for (std::size_t i = 0; i < operations_.size(); ++i) {
-      if (operations_[i].key) on_execution(*operations_[i].key, time_of(i), time_of(i + 1));
+      if (!operations_[i].key) continue;
+      on_execution(*operations_[i].key, time_of(i),
+                   time_of(i) + (time_of(i + 1) - time_of(i)) / operations_[i].interval);
     }
   }
   std::span<const float> choices_of(const Operation& op, MicroBatch micro_batch) const {

@@ -57,6 +57,7 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   training_.loaded.assign(micro_batches, kNothingLoaded);
   training_.losses.assign(micro_batches * static_cast<std::size_t>(layout.slices()), 0.0);
   training_.gradient_is_finite.assign(parameters.all().size(), true);
+  training_.curvature.known.assign(parameters.factors().size(), false);
   batch_tokens_.resize(layout.micro_batch * layout.seq);
   batch_targets_ = batch_tokens_;
   for (const ElementRange& part : view.context_parts()) {
@@ -121,7 +122,7 @@ BoundOperation ComputeBinder::bind_whole(const Operation& op, MicroBatch micro_b
   }
   if (op.role == Role::kv_reduce) return bind_kv_grad_sum(view_, op, micro_batch, into);
   if (op.role == Role::task) return bind_task(view_, parameters_, op);
-  if (is_of_kfac(op)) return bind_kfac(view_, parameters_, settings_.kfac, op, micro_batch, into);
+  if (is_of_kfac(op)) return bind_kfac(view_, parameters_, settings_.kfac, training_.curvature, op, micro_batch, into);
   switch (op.phase) {
     case Phase::forward:
     case Phase::recompute:
@@ -393,7 +394,10 @@ BoundOperation ComputeBinder::bind_update(const Operation& op) const {
     fail("'{}': the plan is made {} K-FAC, and --optimizer is {}", p.name(), direction.valid() ? "with" : "without",
          name_of(settings_.optimizer));
   }
-  if (direction.valid()) return bind_directed_update(p, updated, {view_.data(direction), p.elements});
+  if (direction.valid()) {
+    const ElementRange own = parameters_.own(p);
+    return bind_directed_update(p, updated, Vector{view_.data(direction), p.elements}.slice(own.begin, own.end));
+  }
   GradientClip clip;
   const ValueId norm = find_read(op, Operand::square_sum);  // absent: gradients are not clipped
   if (norm.valid()) clip = {{view_.data(norm), 1}, view_.plan().layout.clip_grad};

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/bind_kfac.hpp"
 #include "exec/bound_operation.hpp"
 #include "exec/compression_errors.hpp"
 #include "exec/data/batches.hpp"
@@ -26,6 +27,7 @@ struct RankTraining {
   // elements.
   std::deque<bool> gradient_is_finite;
   CompressionErrors compression_errors = {};  // of encoded gradients
+  CurvatureState curvature = {};              // of K-FAC
   std::vector<double> loss_sums;              // by step: the losses of this rank's micro-batches
   double validation_loss_sum = 0;             // the same of all batches of validation since somebody set it to 0
   // It is told of the gradients that the first step's updates read, where somebody asks.

@@ -8,6 +8,7 @@
 #include "exec/leg_shares.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/row_ranges.hpp"
+#include "graph/kfac.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 
@@ -66,6 +67,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, MicroBatch micro_
     add_message(op, micro_batch, ends);
   } else if (op.rule != Substitution::none) {
     add_leg(op, micro_batch, ends);
+  } else if (gathers_gradient(op)) {
+    add_shards(op, micro_batch, ends);
   } else if (op.role == Role::grad_exchange || op.role == Role::grad_gather) {
     add_encoded(op, micro_batch, ends);
   } else if (op.role == Role::node_reduce || op.role == Role::node_gather) {

@@ -21,8 +21,8 @@ struct KfacCase {
   std::int64_t ranks = 1;
   std::int64_t interval = 1;
   std::string name() const {
-    return fmt::format("pp {} dp {} vpp {} {} recompute {} interval {}", layout.pp, ranks / layout.pp, layout.vpp,
-                       name_of(layout.schedule), name_of(layout.recompute), interval);
+    return fmt::format("pp {} dp {} vpp {} zero {} {} recompute {} interval {}", layout.pp, ranks / layout.pp,
+                       layout.vpp, layout.zero, name_of(layout.schedule), name_of(layout.recompute), interval);
   }
 };
 
@@ -64,14 +64,18 @@ TEST(KfacRun, TrainsWhatOneRankTrains) {
   using enum PipelineSchedule;
   for (const std::int64_t interval : {1, 3}) {
     const std::vector<double> expected = train_with_kfac(kfac_plan({{}, 1, interval}, false));
-    std::vector<KfacCase> cases{{{.pp = 2}, 4, interval}};
+    std::vector<KfacCase> cases{{{.pp = 2}, 4, interval}, {{.zero = 1}, 2, interval}};
     if (interval == 1) {
       cases = {{{}, 2},
                {{.pp = 2}, 4},
                {{.pp = 4, .schedule = gpipe}, 4},
                {{.pp = 2, .recompute = Recompute::full}, 2},
                {{.pp = 2, .vpp = 2, .schedule = interleaved}, 2},
-               {{.pp = 2, .schedule = zb_h1}, 2}};
+               {{.pp = 2, .schedule = zb_h1}, 2},
+               {{.zero = 1}, 4},
+               {{.pp = 2, .zero = 1}, 4},
+               {{.zero = 2}, 2},
+               {{.pp = 2, .zero = 2}, 4}};
     }
     for (const KfacCase& c : cases) {
       for (const bool fills : {false, true}) {

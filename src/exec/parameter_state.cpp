@@ -95,6 +95,15 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     by_role_[{p.layer, p.role}] = parameters_.size();
     parameters_.push_back(std::move(p));
   }
+  factors_ = find_factors(view, parameters_);
+}
+
+std::size_t ParameterStates::factor_of(const Operation& operation) const {
+  const std::size_t parameter = by_role_.at({operation.layer, operation.subject});
+  const auto found = std::ranges::find_if(
+      factors_, [&](const CurvatureFactor& f) { return f.parameter == parameter && f.part == operation.part; });
+  WEFT_CHECK(found != factors_.end());
+  return static_cast<std::size_t>(found - factors_.begin());
 }
 
 const ParameterState& ParameterStates::of(std::int32_t layer, Role role) const {

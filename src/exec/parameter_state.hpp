@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/curvature_factors.hpp"
 #include "exec/rank_view.hpp"
 #include "graph/held_tensor.hpp"
 #include "kernels/matrix.hpp"
@@ -60,6 +61,10 @@ class ParameterStates {
   explicit ParameterStates(const RankView& view);
 
   const std::vector<ParameterState>& all() const { return parameters_; }
+  // Returns the factors of K-FAC's curvature, where it trains these parameters.
+  const std::vector<CurvatureFactor>& factors() const { return factors_; }
+  // Returns which of them an operation of K-FAC is about: that of its layer and part.
+  std::size_t factor_of(const Operation& operation) const;
   // Returns that of an operation of this layer that serves `role` (a tied head's is the embedding). Throws where none
   // is.
   const ParameterState& of(std::int32_t layer, Role role) const;
@@ -68,6 +73,10 @@ class ParameterStates {
   ElementRange own(const ParameterState& p) const;
   // Returns those of them that this rank saves: ranks that hold the same elements share them out.
   ElementRange saved(const ParameterState& p) const;
+  // Returns the rows of a factor that this rank saves, of those that it has.
+  ElementRange saved_rows(const CurvatureFactor& factor) const {
+    return view_.own_shard(factor.average.rows, parameters_[factor.parameter].group);
+  }
   Vector own_weights(const ParameterState& p) const;
   // Returns the weights that lie in its memory between steps: all, or under ZeRO-3 its shard.
   Vector held_weights(const ParameterState& p) const;
@@ -117,6 +126,7 @@ class ParameterStates {
   std::vector<ValueId> storage_;  // by value: whose memory it shares
   std::vector<ParameterState> parameters_;
   std::map<std::pair<std::int32_t, Role>, std::size_t> by_role_;
+  std::vector<CurvatureFactor> factors_;
 };
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 #include "exec/train_rank.hpp"
 
 #include "base/error.hpp"
+#include "exec/checkpoint/load_curvature.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/host_cost_exchange.hpp"
 #include "exec/rank_exchange.hpp"
@@ -48,11 +49,11 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Pl
 std::unique_ptr<CheckpointSaver> make_saver(const TrainJob& job, const RankView& view,
                                             const ParameterStates& parameters, const Communicator& communicator) {
   if (job.checkpoint == nullptr) return nullptr;
-  const std::size_t count = parameters.all().size();
-  ShardWriter shard(view.memory(), owned_pieces(parameters, kinds_of(job.settings)), count, communicator.rank(),
+  const std::size_t items = saved_items(parameters);
+  ShardWriter shard(view.memory(), owned_pieces(parameters, kinds_of(job.settings)), items, communicator.rank(),
                     job.checkpoint->run_id);
-  auto saver =
-      std::make_unique<CheckpointSaver>(*job.checkpoint, std::move(shard), std::ssize(parameters.all()), communicator);
+  auto saver = std::make_unique<CheckpointSaver>(*job.checkpoint, std::move(shard), static_cast<std::int64_t>(items),
+                                                 communicator);
   saver->set_last_step(job.settings.steps - 1);
   return saver;
 }
@@ -182,7 +183,7 @@ class Stretches {
         on_validation_(on_validation),
         result_(result),
         sum_(communicator),
-        has_late_(has_late(job.whole.plan())) {}
+        ends_behind_(has_late(job.whole.plan()) || job.whole.plan().layout.kfac_interval > 0) {}
 
   void run(StepEnds& ends) {
     const auto on_step = [&](std::int64_t step) { ends.ended(step, training_.loss_sums[step]); };
@@ -201,13 +202,14 @@ class Stretches {
  private:
   bool is_due(std::int64_t steps) const { return job_.validation != nullptr && steps % job_.validation->every == 0; }
 
-  // What late operations leave of a step must be done before the step is saved, so a stretch ends there too.
+  // What late operations and inversions leave of a step must be done before the step is saved, and before another step
+  // that is saved too begins: so a stretch ends there.
   std::int64_t next_due(std::int64_t after) const {
     const auto next = [&](std::int64_t every) { return (after / every + 1) * every; };
     std::int64_t due = job_.settings.steps;
     if (job_.validation != nullptr) due = next(job_.validation->every);
     const bool saves = job_.checkpoint != nullptr && job_.checkpoint->every > 0;
-    return saves && has_late_ ? std::min(due, next(job_.checkpoint->every)) : due;
+    return saves && ends_behind_ ? std::min(due, next(job_.checkpoint->every)) : due;
   }
 
   void validate(std::int64_t steps) {
@@ -226,8 +228,14 @@ class Stretches {
   const OnValidation& on_validation_;
   TrainResult& result_;
   SharedSum sum_;
-  const bool has_late_;
+  const bool ends_behind_;  // some work of a step may run while the next one computes
 };
+
+std::deque<bool> resume_curvature(const TrainJob& job, const RankView& view, const ParameterStates& parameters,
+                                  const Processor& processor) {
+  if (processor.device != nullptr) processor.device->use(processor.device->make_stream(StreamPriority::usual));
+  return load_curvature(*job.resume, view, parameters, job.settings.kfac, processor.kernels);
+}
 
 void require_trainable_experts(const Transformer& model, const Layout& layout) {
   if (model.experts->capacity_factor == 0) {
@@ -301,7 +309,11 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
     training.on_updated = [&](std::int64_t step, const ParameterState& p) {
       saver->updated(step, static_cast<std::size_t>(&p - parameters.all().data()));
     };
+    training.curvature.on_averaged = [&](std::int64_t step, std::size_t factor) {
+      saver->updated(step, parameters.all().size() + factor);
+    };
   }
+  training.curvature.first_step = job.first_step;
   const ComputeBinder compute(view, parameters, job.settings, batches, training,
                               validation_batches ? &*validation_batches : nullptr);
   const TransferBinder transfers(view, parameters);
@@ -313,6 +325,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
   if (job.resume != nullptr) {
     parameters.set_initial_bases(job.settings.seed);
     load_state(*job.resume, view, parameters, kinds_of(job.settings));
+    if (!parameters.factors().empty()) training.curvature.known = resume_curvature(job, view, parameters, processor);
   } else {
     parameters.set_initial_weights(job.settings.seed);
   }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "graph/operation.hpp"
+#include "graph/step_graph.hpp"
 
 namespace weft {
 
@@ -15,5 +15,8 @@ bool has_curvature(Role role);
 // Returns in which of every `interval` steps the factors of a linear layer are computed: equal layers take turns, and
 // so do the layers' different products.
 std::int64_t kfac_turn(std::int64_t layer, Role role, std::int64_t interval);
+
+// Returns whether it gathers the gradient of such a layer from ZeRO's shards: inverses act on the whole.
+bool gathers_gradient(const Operation& operation);
 
 }  // namespace weft

@@ -81,7 +81,6 @@ TEST(KfacGraph, LayersTakeTurnsThatCoverAnInterval) {
 TEST(KfacGraph, RefusesLayoutsWhoseRanksShareFactors) {
   const auto refusal = [](Layout layout, std::int64_t ranks) -> std::string {
     try {
-      layout.zero = layout.tp > 1 ? 0 : 1;
       layout.kfac_interval = 1;
       layout.dp = ranks / layout.tp;
       layout.seq = 64;
@@ -95,7 +94,35 @@ TEST(KfacGraph, RefusesLayoutsWhoseRanksShareFactors) {
     return "";
   };
   EXPECT_NE(refusal({.tp = 2}, 2).find("--optimizer kfac: --tp 2 is more than"), std::string::npos);
-  EXPECT_NE(refusal({}, 2).find("--optimizer kfac: is not for --zero 1"), std::string::npos);
+  EXPECT_NE(refusal({.zero = 3}, 2).find("--optimizer kfac: is not for --zero 3"), std::string::npos);
+  EXPECT_NE(refusal({.zero = 1, .zero_shards = 2}, 4).find("--optimizer kfac: is not for --zero-shards 2"),
+            std::string::npos);
+  EXPECT_EQ(refusal({.zero = 2}, 2), "");
+}
+
+// Inverses act on the whole gradient of a layer, so what ZeRO has scattered is gathered; what AdamW trains is not.
+TEST(KfacGraph, ZeroGathersTheGradientsOfLinearLayersAlone) {
+  for (const int zero : {0, 1, 2}) {
+    Layout layout;
+    layout.zero = zero;
+    layout.dp = 2;
+    const StepGraph graph = with_kfac(layout, 2);
+    verify_graph(graph);
+    int gathers = 0;
+    for (const Operation& op : graph.operations) {
+      if (op.role == Role::precondition) {
+        EXPECT_EQ(graph.value(read_of(op, Operand::gradient)).elements(),
+                  graph.value(write_of(op, Operand::direction)).elements());
+      }
+      if (!gathers_gradient(op)) continue;
+      ++gathers;
+      EXPECT_TRUE(has_curvature(op.subject));
+      EXPECT_EQ(graph.value(read_of(op, Operand::payload)).elements(),
+                (graph.value(write_of(op, Operand::payload)).elements() + 1) / 2);
+    }
+    // Four products of four layers.
+    EXPECT_EQ(gathers, zero == 0 ? 0 : 4 * 4 * std::ssize(graph.classes)) << "zero " << zero;
+  }
 }
 
 // The verifier finds what is wrong with a factor.

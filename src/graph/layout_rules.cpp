@@ -264,7 +264,9 @@ void validate_kfac(const Layout& l, const Transformer& model) {
          model.name, model.kv_heads);
   }
   if (l.cp > 1) refuse("--cp", l.cp);
-  if (l.zero > 0) refuse("--zero", l.zero);
+  if (l.zero > 2) refuse("--zero", l.zero);
+  if (l.zero_shards > 0) refuse("--zero-shards", l.zero_shards);
+  if (l.layer_group > 1) refuse("--layer-group", l.layer_group);
   if (l.has_slices()) refuse("--slices", l.slices());
   if (model.experts)
     fail("--optimizer kfac: is for models without experts, and {} has {}", model.name, model.experts->count);

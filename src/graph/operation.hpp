@@ -79,7 +79,7 @@ enum class Role : std::uint8_t {
   param_gather,
   norm_reduce,
   grad_exchange,  // of encoded gradients: everybody gets all summands of its shard
-  grad_gather,    // of encoded sums
+  grad_gather,    // of encoded sums, or of a gradient that K-FAC needs whole
   node_reduce,    // inside a node, of gradients that are encoded between nodes only
   node_gather,    // inside a node, of what came from the others
   curvature_reduce,

@@ -121,6 +121,17 @@ TEST(ProfileJson, MeasuredOperationsReplaceThoseOfTheBase) {
   EXPECT_EQ(changed.device("cpu").operations, (std::map<OpKey, Nanos>{{key, Nanos{250'000'000}}}));
 }
 
+TEST(ProfileJson, ReadsMeasuredOperationsOfEveryKindThatAreWritten) {
+  Profile profile = default_profile();
+  for (int kind = 0; kind < static_cast<int>(OpKind::transfer); ++kind) {
+    OpKey key;
+    key.kind = static_cast<OpKind>(kind);
+    for (std::size_t i = 0; i < dimensions_of(key.kind); ++i) key.dims[i] = static_cast<std::int64_t>(i) + 1;
+    profile.devices["cpu"].operations[key] = Nanos{1000 + kind};
+  }
+  EXPECT_EQ(read_profile(profile_to_json(profile).dump(), "profile.json", default_profile()), profile);
+}
+
 TEST(ProfileJson, MistakesInMeasuredOperationsNameTheEntry) {
   const std::string good = R"({"kind": "adam", "phase": "optimizer", "dtype": "fp32", "dims": [9, 28], "seconds": 1})";
   const auto with = [](const std::string& list) {

@@ -21,7 +21,7 @@ constexpr double kMaxSeconds = 1e5;
 
 OpKey read_operation_key(const JsonObject& object) {
   OpKey key;
-  key.kind = static_cast<OpKind>(object.one_of("kind", names_up_to(OpKind::low_rank)));  // all but transfers
+  key.kind = static_cast<OpKind>(object.one_of("kind", names_up_to(OpKind::task)));  // all but transfers
   key.phase = static_cast<Phase>(object.one_of("phase", names_up_to(Phase::optimizer)));
   key.dtype = static_cast<ElementType>(object.one_of("dtype", names_up_to(ElementType::fp8)));
   key.causal_half = object.boolean_or("causal_half", false);

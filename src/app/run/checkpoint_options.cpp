@@ -36,9 +36,6 @@ void read_checkpoint_options(const Flags& flags, RunOptions& options) {
     }
     return;
   }
-  if (options.settings.optimizer == Optimizer::kfac) {
-    fail("--checkpoint {}: does not keep the curvature of --optimizer kfac yet", *folder);
-  }
   CheckpointOptions& checkpoint = options.checkpoint.emplace();
   checkpoint.folder = *folder;
   checkpoint.every = flags.integer("checkpoint-every", 1, kMaxNumber).value_or(0);

@@ -25,6 +25,7 @@ TEST(LossComparison, SaysTheLastStepAndTheOneThatIsFurthestOff) {
   study.runs.emplace_back();
   study.runs[0].measured.policy = "priority";
   study.runs[0].losses = {4, 2.4, 1.01};
+  study.runs[0].step_times_s = {1};
   const EarlierLosses earlier{"plain.json", "ddp", {4, 2, 1}};
   EXPECT_PRED2(contains, loss_comparison_text(study, earlier), "Losses against plain.json (ddp)");
   EXPECT_PRED2(contains, loss_comparison_text(study, earlier),
@@ -33,6 +34,33 @@ TEST(LossComparison, SaysTheLastStepAndTheOneThatIsFurthestOff) {
   add_loss_comparison(study, earlier, report);
   EXPECT_EQ(report["earlier_losses"]["losses"], (std::vector<double>{4, 2, 1}));
   EXPECT_EQ(report["policies"]["priority"]["loss_differences_pct"].size(), 3U);
+}
+
+// Twelve steps of earlier losses end in ten of 3, 3, 2 and seven times 1: 15 in all, a mean of 1.5. The own ones are 5
+// and then 1: ten of them have a mean of at most 1.5 from 1.4 on, when one 5 is left among them, after 11 steps.
+TEST(LossComparison, SaysAfterHowManyStepsAndSecondsTheEarlierLossIsReached) {
+  EarlierLosses earlier{"adam.json", "ddp", {4, 4, 3, 3, 2, 1, 1, 1, 1, 1, 1, 1}};
+  earlier.median_step_s = 0.5;
+  RunStudy study;
+  study.runs.emplace_back();
+  PolicyRun& run = study.runs[0];
+  run.measured.policy = "weft";
+  run.step_times_s = {0.75, 0.75, 0.75};
+  run.losses = {5, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(steps_to_last_loss(run.losses, earlier), 11);
+  EXPECT_PRED2(
+      contains, loss_comparison_text(study, earlier),
+      "weft: the mean of the last 10 losses there, 1.5000, is reached after 8.250 s (11 steps of 750.00 ms); there "
+      "it took 6.000 s (12 steps of 500.00 ms)");
+  nlohmann::ordered_json report;
+  add_loss_comparison(study, earlier, report);
+  EXPECT_EQ(report["earlier_losses"]["seconds"], 6.0);
+  EXPECT_EQ(report["policies"]["weft"]["to_earlier_loss"]["steps"], 11);
+  EXPECT_EQ(report["policies"]["weft"]["to_earlier_loss"]["seconds"], 8.25);
+  run.losses = {5, 5, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4};
+  EXPECT_EQ(steps_to_last_loss(run.losses, earlier), std::nullopt);
+  EXPECT_PRED2(contains, loss_comparison_text(study, earlier),
+               "1.5000, is not reached in 9.000 s (12 steps of 750.00 ms)");
 }
 
 TEST(LossComparison, NamesAFileThatIsNoReport) {

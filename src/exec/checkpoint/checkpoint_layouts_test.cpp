@@ -131,7 +131,10 @@ void write_whole(const fs::path& folder, std::int64_t step, const Transformer& m
     const std::int64_t size = std::ssize(data), rows = shape.front();
     next = {next.data + next.size, size};
     memory.write(data, next);
-    pieces.push_back({{key.second, key.first, {0, rows}, {0, size / rows}, {0, size}, 0}, 0, next, shape});
+    pieces.push_back({{key.second, key.first, {0, rows}, {0, size / rows}, {0, size}, 0},
+                      0,
+                      Matrix::dense(next.data, 1, size),
+                      shape});
   }
   ShardWriter writer(memory, std::move(pieces), 1, 0, kRunId);
   writer.copy(0);

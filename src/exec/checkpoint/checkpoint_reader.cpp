@@ -79,6 +79,32 @@ void CheckpointReader::read(const std::vector<HeldTensor>& tensors, TensorKind k
   }
 }
 
+void CheckpointReader::read_factor(const CurvatureFactor& factor, std::span<float> out) const {
+  std::ranges::fill(out, 0.0F);
+  const auto sources = sources_.find({factor.tensor, factor.kind()});
+  if (sources == sources_.end()) fail("{}: has no factors of {}", folder_.string(), factor.tensor);
+  const std::int64_t width = factor.average.columns;
+  std::int64_t first_row = 0;
+  for (const ElementRange& rows : factor.rows) {
+    std::int64_t first_column = 0;
+    for (const ElementRange& columns : factor.rows) {
+      std::vector<float> block(static_cast<std::size_t>(rows.size() * columns.size()));
+      const PlacedPart<float> to{rows, columns, {0, std::ssize(block)}, block};
+      for (const Source& source : sources->second) {
+        const StoredPiece& piece = *source.piece;
+        for_common({piece.rows, piece.columns, piece.elements, source.data}, to,
+                   [](auto from, auto into, std::int64_t count) { std::copy_n(from, count, into); });
+      }
+      for (std::int64_t row = 0; row < rows.size(); ++row) {
+        std::copy_n(block.begin() + row * columns.size(), columns.size(),
+                    out.begin() + (first_row + row) * width + first_column);
+      }
+      first_column += columns.size();
+    }
+    first_row += rows.size();
+  }
+}
+
 std::span<const float> CheckpointReader::basis_of(const HeldTensor& tensor, std::int64_t elements) const {
   const StoredPiece wanted = piece_of_basis(tensor, elements);
   const auto sources = sources_.find({wanted.tensor, wanted.kind});
@@ -156,6 +182,7 @@ void load_state(const CheckpointReader& checkpoint, const RankView& view, const 
   };
   for (const ParameterState& p : parameters.all()) {
     for (const TensorKind kind : kinds) {
+      if (is_of_curvature(kind)) continue;  // load_curvature() has those
       if (kind == TensorKind::weight) {
         parameters.set_weights(p, [&](ElementRange range) { return read(p, kind, range); });
       } else {

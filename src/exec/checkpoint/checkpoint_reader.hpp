@@ -25,6 +25,9 @@ class CheckpointReader {
   // The sum of all compression errors of these elements; zero where there are none.
   void add_up_errors(const std::vector<HeldTensor>& tensors, ElementRange range, std::span<float> sums) const;
 
+  // The part of a factor of K-FAC's curvature that a rank has, row by row. Blocks that no rank had are zero.
+  void read_factor(const CurvatureFactor& factor, std::span<float> out) const;
+
   // The basis that a run with the same part of the tensor and the same rank left; empty where there is none.
   std::span<const float> basis_of(const HeldTensor& tensor, std::int64_t elements) const;
 

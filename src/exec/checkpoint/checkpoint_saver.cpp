@@ -20,15 +20,15 @@ std::string trouble_of(const Task& task) {
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(const CheckpointJob& job, ShardWriter shard, std::int64_t parameters,
+CheckpointSaver::CheckpointSaver(const CheckpointJob& job, ShardWriter shard, std::int64_t items,
                                  const Communicator& ranks)
-    : job_(job), rank_(ranks.rank()), ranks_(ranks.size()), shard_(std::move(shard)), parameters_(parameters) {}
+    : job_(job), rank_(ranks.rank()), ranks_(ranks.size()), shard_(std::move(shard)), items_(items) {}
 
-void CheckpointSaver::updated(std::int64_t step, std::size_t parameter) {
+void CheckpointSaver::updated(std::int64_t step, std::size_t item) {
   if (!is_due(step)) return;
   if (copied_ == 0) thread_.wait();  // where every step is saved, the copies of the last may still be written
-  shard_.copy(parameter);
-  if (++copied_ < parameters_) return;
+  shard_.copy(item);
+  if (++copied_ < items_) return;
   copied_ = 0;
   thread_.start([this, step] { write_shard(step); });
 }
@@ -53,7 +53,7 @@ void CheckpointSaver::commit(std::int64_t step) {
 void CheckpointSaver::step_ended(std::int64_t step) {
   if (is_due(step)) {
     open_.push_back(step);
-    if (parameters_ == 0) thread_.start([this, step] { write_shard(step); });  // no update will
+    if (items_ == 0) thread_.start([this, step] { write_shard(step); });  // no update will
   }
   summary_.busy_steps.push_back(is_open());
 }

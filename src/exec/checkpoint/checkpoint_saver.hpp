@@ -1,9 +1,10 @@
 // Saves a rank's state while it trains, in step with the other ranks and without a barrier.
 //
 // A parameter and its moments are of one step from the end of its update to its next update; so each is copied by the
-// update itself, whatever order the policy gives them. A thread writes the copies. What came of it goes into the sum
-// that ranks make of their losses at the end of every step and read a step later: so all know at the same step that all
-// shards are there (or that one is not), and rank 0 puts the checkpoint together.
+// update itself, whatever order the policy gives them, and a factor of K-FAC's curvature by its inversion, which may
+// run while the next step computes. A thread writes the copies. What came of it goes into the sum that ranks make of
+// their losses at the end of every step and read a step later: so all know at the same step that all shards are there
+// (or that one is not), and rank 0 puts the checkpoint together.
 #pragma once
 
 #include <deque>
@@ -46,12 +47,13 @@ struct SaveSummary {
 // All but its thread's work is for the worker of the rank. Steps count from 0, as those of RankRun.
 class CheckpointSaver {
  public:
-  CheckpointSaver(const CheckpointJob& job, ShardWriter shard, std::int64_t parameters, const Communicator& ranks);
+  CheckpointSaver(const CheckpointJob& job, ShardWriter shard, std::int64_t items, const Communicator& ranks);
 
   void set_last_step(std::int64_t step) { last_ = step; }
   bool is_due(std::int64_t step) const { return step == last_ || (job_.every > 0 && (step + 1) % job_.every == 0); }
-  // Called by every update of every parameter.
-  void updated(std::int64_t step, std::size_t parameter);
+  // Called for every item of the shard when it is of this step. No item of a step that is due may be of the next one
+  // before all of them have been copied.
+  void updated(std::int64_t step, std::size_t item);
 
   // What follows all ranks do alike, in this order: step_ended() when a step's compute has ended, then own_word() into
   // a sum whose result goes to decide() of all.
@@ -83,9 +85,9 @@ class CheckpointSaver {
   const CheckpointJob job_;
   const std::int64_t rank_, ranks_;
   ShardWriter shard_;
-  const std::int64_t parameters_;
+  const std::int64_t items_;
   std::int64_t last_ = -1;
-  std::int64_t copied_ = 0;        // parameters of the save that is being copied
+  std::int64_t copied_ = 0;        // items of the save that is being copied
   std::deque<std::int64_t> open_;  // steps whose saves are not decided
   bool committing_ = false;        // all shards of the first of them are there
   SaveSummary summary_;

@@ -13,9 +13,23 @@ namespace weft {
 
 // Of errors of gradients there may be several pieces with the same elements; the sum of all errors counts. The basis of
 // PowerSGD is no part of the tensor: it belongs to the part of it that a rank holds, which rows and columns say.
-enum class TensorKind : std::uint8_t { weight, first_moment, second_moment, gradient_error, sum_error, basis };
-inline constexpr std::string_view kTensorKindNames[] = {"weight",         "first_moment", "second_moment",
-                                                        "gradient_error", "sum_error",    "basis"};
+// Factors of K-FAC's curvature have a row and a column for every input, or for every output, of the layer whose weight
+// it is.
+enum class TensorKind : std::uint8_t {
+  weight,
+  first_moment,
+  second_moment,
+  gradient_error,
+  sum_error,
+  basis,
+  input_factor,
+  output_factor
+};
+inline constexpr std::string_view kTensorKindNames[] = {"weight",    "first_moment", "second_moment", "gradient_error",
+                                                        "sum_error", "basis",        "input_factor",  "output_factor"};
+constexpr bool is_of_curvature(TensorKind kind) {
+  return kind == TensorKind::input_factor || kind == TensorKind::output_factor;
+}
 
 // Elements `elements` of the rectangle rows x columns of a tensor, the rectangle taken row by row.
 struct StoredPiece {

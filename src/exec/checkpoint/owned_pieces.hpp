@@ -10,9 +10,10 @@
 namespace weft {
 
 struct OwnedPiece {
-  StoredPiece stored;               // offset not yet known
-  std::size_t parameter = 0;        // index into ParameterStates::all()
-  Vector source;                    // fp32, in the rank's memory
+  StoredPiece stored;  // offset not yet known
+  // What it is copied with, when that is of the step: index into ParameterStates::all() or, behind those, factors().
+  std::size_t item = 0;
+  Matrix source;                    // fp32, in the rank's memory: its elements, row by row
   std::vector<std::int64_t> shape;  // in a file: that of the rectangle, or one dimension
 };
 
@@ -26,9 +27,13 @@ StoredPiece piece_of_basis(const HeldTensor& tensor, std::int64_t elements);
 // What the optimizer of a run keeps beside the weights.
 std::vector<TensorKind> kinds_of(const TrainSettings& settings);
 
-// In order, those of a parameter one after the other. Over all ranks every element of every tensor is there once:
+// Returns how many items there are.
+std::size_t saved_items(const ParameterStates& parameters);
+
+// In order, those of an item one after the other. Over all ranks every element of every tensor is there once:
 // ranks that hold the same (data-parallel ones without ZeRO, replicas of a shard) share the writing. Padding is left
-// out. Of compression errors every rank answers for its own, and for a basis of PowerSGD the first that has it.
+// out. Of compression errors every rank answers for its own, and for a basis of PowerSGD the first that has it. Of
+// K-FAC's factors there are the blocks that some rank has.
 std::vector<OwnedPiece> owned_pieces(const ParameterStates& parameters, const std::vector<TensorKind>& kinds);
 
 // Elements `elements` of a rank's part of a tensor, as the rectangles (or parts of such) that the whole knows them by;

@@ -19,8 +19,17 @@ constexpr std::size_t kSample = 1 << 20, kSamples = 64;
 // "model/name" is not among them: the same shape may have been given a name.
 constexpr const char* kMustAgree[] = {"/model", "/optimizer/name", "/optimizer/momentum", "/seed",   "/global_batch",
                                       "/seq",   "/data/bytes",     "/data/crc32",         "/dropout"};
-constexpr const char* kMayChange[] = {"/optimizer/lr",           "/optimizer/betas", "/optimizer/eps",
-                                      "/optimizer/weight_decay", "/clip_grad",       "/lr_schedule"};
+constexpr const char* kMayChange[] = {"/optimizer/lr",
+                                      "/optimizer/betas",
+                                      "/optimizer/eps",
+                                      "/optimizer/weight_decay",
+                                      "/clip_grad",
+                                      "/lr_schedule",
+                                      "/optimizer/kfac/lr",
+                                      "/optimizer/kfac/momentum",
+                                      "/optimizer/kfac/decay",
+                                      "/optimizer/kfac/damping",
+                                      "/optimizer/kfac/interval"};
 
 ordered_json at(const ordered_json& json, const std::string& path) {
   const ordered_json::json_pointer pointer(path);
@@ -119,6 +128,13 @@ std::vector<std::string> identity_changes(const std::string& saved_text, const s
     const ordered_json before = at(saved, path), now = at(here, path);
     if (before != now)
       changes.push_back(fmt::format("{} is {}, was {}", words_of(path), json_text(now), json_text(before)));
+  }
+  const ordered_json before = at(saved, "/layout/tp"), now = at(here, "/layout/tp");
+  if (!at(here, "/optimizer/kfac").is_null() && before.is_number() && before > now) {
+    changes.push_back(fmt::format(
+        "--tp is {}, was {}: K-FAC's factors are those of larger parts of the layers now, and what relates the old "
+        "parts to each other begins at zero",
+        json_text(now), json_text(before)));
   }
   return changes;
 }

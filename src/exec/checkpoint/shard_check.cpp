@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "exec/checkpoint/checkpoint_folder.hpp"
+#include "graph/kfac.hpp"
 #include "graph/parameter_tensors.hpp"
 
 namespace weft {
@@ -71,20 +72,41 @@ const StoredPiece* find_overlap(PiecesOfTensor& pieces) {
   return nullptr;
 }
 
-void check_tensor(const std::string& name, const ParameterTensor& tensor, TensorKind kind, PiecesOfTensor pieces) {
-  const std::string what = fmt::format("{} {}", tensor.name, kTensorKindNames[static_cast<std::size_t>(kind)]);
-  std::int64_t size = 1, found = 0;
-  for (const std::int64_t n : tensor.shape) size *= n;
+std::string in_words(const ParameterTensor& tensor, TensorKind kind) {
+  return fmt::format("{} {}", tensor.name, kTensorKindNames[static_cast<std::size_t>(kind)]);
+}
+
+void check_places(const std::string& name, const std::string& what, std::int64_t rows, std::int64_t columns,
+                  PiecesOfTensor& pieces) {
   for (const StoredPiece* piece : pieces) {
-    if (!is_within(*piece, tensor.shape.front(), size / tensor.shape.front())) {
-      fail("{}: {} lies outside the tensor", name, piece->name());
-    }
-    found += piece->elements.size();
+    if (!is_within(*piece, rows, columns)) fail("{}: {} lies outside the tensor", name, piece->name());
   }
   if (const StoredPiece* twice = find_overlap(pieces)) {
     fail("{}: has elements of {} twice, as {} and elsewhere", name, what, twice->name());
   }
-  if (found != size) fail("{}: has {} of {} elements of {}", name, found, size, what);
+}
+
+void check_tensor(const std::string& name, const ParameterTensor& tensor, TensorKind kind, PiecesOfTensor pieces) {
+  const std::int64_t size = tensor.elements(), rows = tensor.shape.front();
+  check_places(name, in_words(tensor, kind), rows, size / rows, pieces);
+  std::int64_t found = 0;
+  for (const StoredPiece* piece : pieces) found += piece->elements.size();
+  if (found != size) fail("{}: has {} of {} elements of {}", name, found, size, in_words(tensor, kind));
+}
+
+// A tensor-parallel rank has the block of its own part of the layer, so the diagonal is there in any case.
+void check_factor(const std::string& name, const ParameterTensor& weight, TensorKind kind, PiecesOfTensor pieces) {
+  const std::int64_t rows = weight.shape.front();
+  const std::int64_t size = kind == TensorKind::output_factor ? rows : weight.elements() / rows;
+  check_places(name, in_words(weight, kind), size, size, pieces);
+  std::int64_t found = 0;
+  for (const StoredPiece* piece : pieces) {
+    if (!piece->is_rectangle()) fail("{}: {} is no whole block of a factor", name, piece->name());
+    found += std::max<std::int64_t>(0, overlap(piece->rows, piece->columns).size());
+  }
+  if (found != size) {
+    fail("{}: has {} of {} elements of the diagonal of {}", name, found, size, in_words(weight, kind));
+  }
 }
 
 }  // namespace
@@ -116,7 +138,14 @@ void check_cover(const std::string& name, const CheckpointManifest& manifest, co
   }
   for (const ParameterPlace& place : parameter_places(model)) {
     for (const ParameterTensor& tensor : parameter_tensors(model, place.layer, place.role)) {
-      for (const TensorKind kind : kinds) check_tensor(name, tensor, kind, pieces[{tensor.name, kind}]);
+      for (const TensorKind kind : kinds) {
+        if (!is_of_curvature(kind)) check_tensor(name, tensor, kind, pieces[{tensor.name, kind}]);
+      }
+    }
+    if (!has_curvature(place.role)) continue;
+    const ParameterTensor weight = parameter_tensors(model, place.layer, place.role).front();
+    for (const TensorKind kind : kinds) {
+      if (is_of_curvature(kind)) check_factor(name, weight, kind, pieces[{weight.name, kind}]);
     }
   }
 }

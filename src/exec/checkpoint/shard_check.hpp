@@ -17,7 +17,8 @@ SafetensorsMetadata shard_metadata(const std::string& run_id, std::int64_t step,
 // naming the checkpoint, the shard and what differs.
 void check_shard(const std::filesystem::path& checkpoint, const CheckpointManifest& manifest, const StoredFile& file);
 
-// Every element of every tensor of the model is there once, of each of these kinds. Throws Error that begins with
+// Every element of every tensor of the model is there once, of each of these kinds, and the diagonal of every factor of
+// K-FAC's curvature, of which ranks may have had blocks. Throws Error that begins with
 // `name` and names a tensor with elements that are missing, twice there, or outside it.
 void check_cover(const std::string& name, const CheckpointManifest& manifest, const Transformer& model,
                  const std::vector<TensorKind>& kinds);

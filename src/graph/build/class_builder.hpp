@@ -282,6 +282,7 @@ class ClassBuilder {
   // K-FAC (kfac.cpp).
   void add_curvature(Role role, ValueId x, OutputGrad grads, LinearShape shape);
   void reduce_curvature(ParameterIndex index);
+  ValueId gather_gradient(const Parameter& p, ValueId shard);
   void precondition(ParameterIndex index, ValueId gradient);
   void invert_curvature(ParameterIndex index);
 

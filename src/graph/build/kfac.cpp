@@ -59,6 +59,20 @@ void ClassBuilder::reduce_curvature(ParameterIndex index) {
   }
 }
 
+// Returns the whole gradient, of which ZeRO leaves a rank its shard: inverses act on rows and columns of all of it.
+ValueId ClassBuilder::gather_gradient(const Parameter& p, ValueId shard) {
+  if (layout_.zero == 0 || shards(p.group) == 1) return shard;
+  const ValueId whole = once({.name = label(name_of(p.role)) + ".grad.gathered",
+                              .shape = {p.elements},
+                              .kind = ValueKind::gradient,
+                              .dtype = layout_.grad_dtype});
+  transfer(Role::grad_gather, Phase::optimizer, Collective::all_gather, p.group,
+           graph_.value(shard).elements() * shards(p.group), {{Operand::payload, shard}}, {{Operand::payload, whole}},
+           p.role)
+      .per_micro_batch = false;
+  return whole;
+}
+
 void ClassBuilder::precondition(ParameterIndex index, ValueId gradient) {
   Parameter& p = parameters_[index];
   std::array<KfacFactor, 2>& factors = kfac_.at(index);

@@ -267,7 +267,9 @@ void ClassBuilder::emit_updates() {
     });
   };
   for_factors([&](std::size_t i) { reduce_curvature(i); });
-  for_factors([&](std::size_t i) { precondition(i, reduced[i]); });
+  std::vector<ValueId> whole = reduced;
+  for_factors([&](std::size_t i) { whole[i] = gather_gradient(parameters_[i], reduced[i]); });
+  for_factors([&](std::size_t i) { precondition(i, whole[i]); });
   for_parameters([&](std::size_t i) { emit_update(parameters_[i], reduced[i], norm); });
   // One of these after the other for all parameters: what is merged stands where the first of it stood.
   const auto for_codes = [&](auto emit) {

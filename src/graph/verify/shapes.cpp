@@ -291,14 +291,18 @@ class ShapeRules {
     equal("elements of the direction", written(Operand::direction), read(Operand::gradient));
   }
 
+  // Directions are whole where ZeRO leaves the update a shard of the state: it follows its part of them.
   void adam() const {
-    std::int64_t gradients = 0, directions = 0;
+    std::int64_t gradients = 0, directions = 0, ranks = 1;
     for (const Read& r : op_.reads) {
-      if (r.operand == Operand::gradient) gradients += graph_.value(r.value).elements();
-      if (r.operand == Operand::direction) directions += graph_.value(r.value).elements();
+      const Value& value = graph_.value(r.value);
+      if (r.operand == Operand::gradient) gradients += value.elements();
+      if (r.operand == Operand::direction) directions += value.elements();
+      const bool of_shard = r.operand == Operand::optimizer_state && !value.sharding.splits.empty();
+      if (of_shard) ranks = graph_.classes[op_.rank_class].group(GroupKind::dp).view.size;
     }
     equal("gradients read", gradients, dims_[0]);
-    within("elements of directions", directions, 0, dims_[0]);
+    within("elements of directions", directions, 0, product({dims_[0], ranks}));
     for (const Write& write : op_.writes) equal("elements written", graph_.value(write.value).elements(), dims_[0]);
   }
 

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/kfac.hpp"
+
 namespace weft {
 namespace {
 
@@ -140,6 +142,7 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
       return fmt::format("expert TP {}", collective);
     case Role::grad_exchange:
     case Role::grad_gather:
+      if (gathers_gradient(op)) return fmt::format("DP {} of gradients for K-FAC", collective);
       return fmt::format("DP {} of encoded gradients", collective);
     case Role::node_reduce:
     case Role::node_gather:
