@@ -41,7 +41,7 @@ check: ## clang-format and clang-tidy over what changed, findings as errors
 # tests watch the time.
 test: check ## every test, those of raw memory, threads and files under address and undefined-behaviour sanitizers
 	@tools/setup.sh --with web
-	@tools/configure.sh release $(options) "-DWEFT_TESTED_ELSEWHERE=base;exec;io"
+	@tools/configure.sh release $(options) "-DWEFT_TESTED_ELSEWHERE=base;exec;io;fuzz"
 	@cmake --build build/release -j$(JOBS)
 	@$(ctest) --test-dir build/release
 	@tools/configure.sh memory $(options)
