@@ -16,7 +16,7 @@ BATCHES ?= all
 override options := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF) -DWEFT_BATCHES=$(BATCHES) -DWEFT_TESTED_ELSEWHERE=
 override ctest := ctest -j$(JOBS) --output-on-failure --no-tests=error
 
-.PHONY: build setup all demo check test test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format wheel install clean help
+.PHONY: build setup all demo check test test-whole test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format wheel install clean help
 
 build: setup ## the program, at build/release/weft (default)
 	@tools/configure.sh release $(options)
@@ -39,14 +39,24 @@ check: ## clang-format and clang-tidy over what changed, findings as errors
 # Under sanitizers: the folders that handle raw memory, threads and other people's files (preset memory); the others are
 # linked as the release build has them. What is tested there is not tested in the release build as well, but for comm, whose
 # tests watch the time.
-test: check ## every test, those of raw memory, threads and files under address and undefined-behaviour sanitizers
+define run_tests
 	@tools/setup.sh --with web
-	@tools/configure.sh release $(options) "-DWEFT_TESTED_ELSEWHERE=base;exec;io"
+	@tools/configure.sh release $(options) "-DWEFT_TESTED_ELSEWHERE=base;exec;io;fuzz"
 	@cmake --build build/release -j$(JOBS)
 	@$(ctest) --test-dir build/release
 	@tools/configure.sh memory $(options)
 	@cmake --build build/memory -j$(JOBS) --target core_tests
 	@$(ctest) --test-dir build/memory/tests/core
+endef
+
+# Searches over many cases take a quarter of them, the same ones every time (src/base/test_effort.hpp).
+test: export WEFT_TESTS := sample
+test: check ## every test, those of raw memory, threads and files under address and undefined-behaviour sanitizers
+	$(run_tests)
+
+test-whole: export WEFT_TESTS := whole
+test-whole: check ## `make test` with all cases of its searches: before a release
+	$(run_tests)
 
 test-fast: all ## the tests labelled fast
 	@$(ctest) --test-dir build/release -L fast

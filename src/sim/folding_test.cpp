@@ -182,7 +182,7 @@ TEST(Folding, SharedLinksOpenRunsAndKeepTheTimes) {
   for (const std::int64_t longest : {20, 100'000}) {
     const Counts counts = compare_many({.sharing = true, .longest = longest}, 4, rounds(600));
     EXPECT_GT(counts.operations, 4 * counts.simulated / 3);
-    EXPECT_GT(counts.slowed_in_runs, kSanitized ? 20 : 200);
+    EXPECT_GT(counts.slowed_in_runs, sampled() ? 20 : 200);
   }
 }
 

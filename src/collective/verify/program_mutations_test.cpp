@@ -32,8 +32,6 @@ using testing::Random;
 using testing::SameOrder;
 using testing::Timing;
 
-// Raise for a longer search; the tests then take longer in proportion.
-constexpr int kMutantsOfAKind = test::rounds(3);  // for each program
 constexpr int kTimings = 9;
 constexpr std::uint64_t kSeed = 20240601;
 
@@ -232,7 +230,7 @@ void judge_mutants(const Program& program, std::uint64_t seed) {
   ASSERT_TRUE(original.provably_same(testing::unchanged(program)));
   Random random(seed);
   for (const Mutation mutation : kMutations) {
-    for (int i = 0, tries = 0; i < kMutantsOfAKind && tries < 20; ++tries) {
+    for (int i = 0, tries = 0; i < test::rounds(3) && tries < 20; ++tries) {
       const auto mutant = testing::mutate(program, mutation, random);
       if (!mutant) continue;
       SCOPED_TRACE(fmt::format("{}, mutant {}", name_of(mutation), i));

@@ -140,7 +140,7 @@ TEST(MemoryUseProperty, ThePeakIsTheUnionOfAddressesInUseInWovenPlans) {
       expect_peak_by_definition(made.plan());
     }
   }
-  EXPECT_GT(paired, 10);
+  EXPECT_GT(paired, test::rounds(10));
 }
 
 }  // namespace

@@ -133,13 +133,14 @@ struct Tally {
 };
 
 TEST(Verifier, RejectsEveryMutationThatARunWithRandomTimingsBreaks) {
-  constexpr int kMutationsOfAPlan = test::rounds(55), kRuns = 5;
+  constexpr int kRuns = 5;
+  const int mutations_of_a_plan = test::rounds(55);
   std::map<std::string, Tally> tallies;
   std::uint64_t seed = 1;
   for (const Plan& original : plans()) {
     ASSERT_FALSE(verify_plan(original).has_value()) << verify_plan(original)->message;
     ASSERT_EQ(test::find_damage(original, seed, kRuns).value_or("safe"), "safe");
-    for (int i = 0; i < kMutationsOfAPlan; ++i) {
+    for (int i = 0; i < mutations_of_a_plan; ++i) {
       Plan plan = original;
       const std::string kind = test::Mutator(plan, ++seed).mutate();
       const std::optional<Violation> violation = verify_plan(plan);

@@ -106,7 +106,8 @@ TEST(Waits, OfEveryMutationThatARunBreaksAreRejected) {
       test::fsdp(test::small_gpt(4), "local:2", {.zero = 2, .recompute = Recompute::full}, 3),
       test::fsdp(test::small_gpt(8), "local:4", {.pp = 2, .vpp = 2, .zero = 3, .schedule = interleaved}, 2, 0),
   };
-  constexpr int kMutationsOfAPlan = test::rounds(40), kRuns = 6;
+  constexpr int kRuns = 6;
+  const int mutations_of_a_plan = test::rounds(40);
   struct KindOutcomes {
     int mutations = 0, rejected = 0, broken = 0;
   };
@@ -115,7 +116,7 @@ TEST(Waits, OfEveryMutationThatARunBreaksAreRejected) {
   for (const Plan& original : plans) {
     ASSERT_FALSE(verify_plan(original).has_value()) << verify_plan(original)->message;
     ASSERT_EQ(test::find_damage(original, 3, kRuns).value_or("safe"), "safe");
-    for (int i = 0; i < kMutationsOfAPlan; ++i) {
+    for (int i = 0; i < mutations_of_a_plan; ++i) {
       const auto [plan, kind] = mutated(original, random);
       const std::optional<Violation> violation = verify_plan(plan);
       const std::optional<std::string> damage = test::find_damage(plan, random(), kRuns);

@@ -102,8 +102,8 @@ TEST(LateOrder, WhatTheVerifierAcceptsRuns) {
       ASSERT_EQ(test::find_damage(changed, random(), 5).value_or("safe"), "safe");
     }
   }
-  EXPECT_GT(accepted, 5);
-  EXPECT_GT(rejected, 20);
+  EXPECT_GT(accepted, test::rounds(5));
+  EXPECT_GT(rejected, test::rounds(20));
 }
 
 TEST(LateOrder, IsNotForStepsThatCannotHaveIt) {

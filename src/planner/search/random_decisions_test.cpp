@@ -59,9 +59,10 @@ PlanRequest random_request(Draw& draw) {
 }
 
 TEST(RandomDecisions, MakePlansThatAreSafeWhereTheyCanRun) {
-  constexpr int kLayouts = test::rounds(40), kDecisions = 4;
+  constexpr int kDecisions = 4;
+  const int layouts = test::rounds(40);
   int planned = 0, stuck = 0;
-  for (int seed = 1; seed <= kLayouts; ++seed) {
+  for (int seed = 1; seed <= layouts; ++seed) {
     Draw draw(static_cast<std::uint64_t>(seed));
     const PlanRequest request = random_request(draw);
     const SharedGraph graph = test::build(request);
@@ -87,7 +88,7 @@ TEST(RandomDecisions, MakePlansThatAreSafeWhereTheyCanRun) {
     }
   }
   fmt::print("{} plans, {} that cannot run\n", planned, stuck);
-  EXPECT_GE(planned, kLayouts * kDecisions * 2 / 3);
+  EXPECT_GE(planned, layouts * kDecisions * 2 / 3);
 }
 
 // Weight gradients before those who read the weights, with the updates in the order of compute.
