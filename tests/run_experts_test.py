@@ -67,6 +67,17 @@ CASES = [
     ("top2-tp2sp-ep2-weft", "mixtral", 4,
      f"{TOP2} --tp 2 --sequence-parallel --ep 2 --micro-batch 4 --policy weft --budget 2"),
     ("top2-etp2", "mixtral", 2, f"{TOP2} --etp 2 --micro-batch 4 {SGD_CLIP}"),
+    ("switch-pp2-ep2-slices-zero1", "gpt", 4, f"{SWITCH} --pp 2 --ep 2 --slices 5,8,3 --zero 1 {SGD_CLIP}"),
+    ("top2-pp2-slices-zb-h1-dropless", "mixtral", 2,
+     f"--capacity-factor 0 --aux-loss-coeff 0.02 --pp 2 --slices 4 --schedule zb-h1 {SGD_CLIP}"),
+    ("top2-pp2-ep2-slices-uneven-zb-h2", "mixtral", 4,
+     f"{TOP2} --pp 2 --ep 2 --slices 8,6,2 --expert-exchange uneven --schedule zb-h2 --policy priority {SGD_CLIP}"),
+    ("switch-tp2sp-pp2-ep2-slices", "gpt", 4,
+     f"{SWITCH} --tp 2 --sequence-parallel --etp 1 --pp 2 --ep 2 --slices 6,4,6 --recompute full {SGD_CLIP}"),
+    ("switch-cp2-pp2-ep2-slices-zero1", "gpt", 4,
+     f"{SWITCH} --cp 2 --pp 2 --ep 2 --slices 8,2,6 --zero 1 {SGD_CLIP}"),
+    ("top2-cp2-pp2-slices-zb-h1", "mixtral", 4,
+     f"{TOP2} --cp 2 --pp 2 --slices 2 --schedule zb-h1 --policy priority {SGD_CLIP}"),
 ]
 # Planned first, from figures that no machine's mood changes: with links so slow that experts come in parts.
 IN_PARTS = [

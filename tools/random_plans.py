@@ -170,9 +170,9 @@ def random_layout(rng):
         flags += ["--prefetch", rng.choice([0, 2])]
     if not emulated and rng.random() < 0.25:
         flags += ["--memory", rng.choice([0.05, 0.2, 0.5, 1, 2, 4, 8])]
-    may_slice = pp > 1 and vpp == cp == micro_batch == 1 and zero < 2 and not experts and "--schedule" not in flags
+    may_slice = pp > 1 and vpp == micro_batch == 1 and zero < 3 and "--schedule" not in flags
     if may_slice and rng.random() < 0.3:
-        flags += ["--slices", rng.choice(["auto", *(n for n in (2, 4, 8) if seq % (n * tp) == 0)])]
+        flags += ["--slices", rng.choice(["auto", *(n for n in (2, 4, 8) if seq % (n * tp * cp) == 0)])]
     if rng.random() < 0.05:  # one that cannot be
         flags += rng.choice([["--vpp", 7], ["--ep", 3], ["--seq", 1000003], ["--tp", 5], ["--stage-layers", "1"]])
     return [str(flag) for flag in flags + cluster]

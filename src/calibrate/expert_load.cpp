@@ -9,13 +9,27 @@ namespace {
 
 constexpr std::size_t kMaxGates = 8;  // of a rank: their loads travel one by one
 
-// The number of gates of the rank class that has most.
+// The number of gates of the rank class that has most; those of all slices of a sequence count as one.
 std::size_t gates_of(const Plan& plan) {
   std::vector<std::size_t> gates(plan.graph.classes.size(), 0);
   for (const Operation& op : plan.graph.operations) {
-    if (op.role == Role::gate && op.phase == Phase::forward) ++gates[op.rank_class.index()];
+    if (has_load_of_all_tokens(plan, op)) ++gates[op.rank_class.index()];
   }
   return *std::ranges::max_element(gates) * static_cast<std::size_t>(plan.layout.micro_batches());
+}
+
+// Of a rank's tokens in a micro-batch.
+struct RowsAndSlots {
+  double rows = 0, slots = 0;
+};
+RowsAndSlots rows_and_slots(const TokenRows& tokens) {
+  RowsAndSlots sums;
+  const auto turns = static_cast<std::int32_t>(std::max<std::size_t>(1, tokens.slice_rows.size()));
+  for (std::int32_t turn = 0; turn < turns; ++turn) {
+    sums.rows += static_cast<double>(tokens.rows_of(turn));
+    sums.slots += static_cast<double>(tokens.slots_of(turn));
+  }
+  return sums;
 }
 
 // Rows that a rank sends to each of the ranks that share its experts.
@@ -51,7 +65,8 @@ ExpertLoad load_of(const std::vector<std::vector<double>>& sent, double balanced
 
 ExpertLoad measure_expert_load(const Plan& plan, Communicator& communicator, CalibrationPasses& passes) {
   const RoutedSlots& routed = plan.graph.tokens.routed;
-  const auto balanced = static_cast<double>(plan.graph.tokens.rows * routed.top_k);
+  const RowsAndSlots all = rows_and_slots(plan.graph.tokens);
+  const double balanced = all.rows * static_cast<double>(routed.top_k);
   const std::size_t ep = plan.layout.ep;
   const std::size_t gates = std::min(gates_of(plan), kMaxGates);
   std::vector<RowsByRank> own;  // by gate; none where a pipeline stage has fewer
@@ -83,9 +98,8 @@ ExpertLoad measure_expert_load(const Plan& plan, Communicator& communicator, Cal
     }
   }
   if (count == 0) return {};
-  return {.computed = computed / count,
-          .exchanged = exchanged / count,
-          .filled = routed.uneven ? balanced / static_cast<double>(routed.slots()) : 1};
+  return {
+      .computed = computed / count, .exchanged = exchanged / count, .filled = routed.uneven ? balanced / all.slots : 1};
 }
 
 }  // namespace weft

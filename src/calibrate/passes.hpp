@@ -17,6 +17,12 @@
 
 namespace weft {
 
+// Returns whether it is a forward gate. Of those of slices, which go on where the one before them ended, the last.
+inline bool has_load_of_all_tokens(const Plan& plan, const Operation& op) {
+  if (op.role != Role::gate || op.phase != Phase::forward) return false;
+  return !plan.layout.has_slices() || op.turn + 1 == plan.layout.slices();
+}
+
 class CalibrationPasses {
  public:
   using Clock = Transport::Clock;
@@ -69,7 +75,7 @@ class CalibrationPasses {
     }
   }
 
-  // Runs one pass and reports, for every forward gate, how many choices each expert got.
+  // Runs one pass and reports, for every forward gate of a micro-batch, how many choices each expert got.
   template <class OnGate>
   void run_gates(const OnGate& on_gate) {
     for (const Bound& operation : operations_) {
@@ -153,7 +159,7 @@ class CalibrationPasses {
     }
   }
   std::span<const float> choices_of(const Operation& op, MicroBatch micro_batch) const {
-    if (op.role != Role::gate || op.phase != Phase::forward || device_ != nullptr) return {};
+    if (!has_load_of_all_tokens(view_.plan(), op) || device_ != nullptr) return {};
     return floats_of({view_.data(write_of(op, Operand::loads), micro_batch), op.key.dims[1]});
   }
   // Nothing is transferred, so the memory for data of other ranks is filled with harmless values: no result may

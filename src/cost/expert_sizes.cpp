@@ -39,22 +39,25 @@ bool ExpertSizes::are_data(const Operation& op) const {
   return is_part(op) ? is_cut_by_tokens(op) : uneven;
 }
 
-double ExpertSizes::filled() const {
-  const auto copies = static_cast<double>(graph_.tokens.rows * graph_.tokens.routed.top_k);
-  return std::min(1.0, copies / static_cast<double>(graph_.tokens.routed.slots()));
+double ExpertSizes::copies(const Operation& op) const {
+  return static_cast<double>(graph_.tokens.rows_of(op.turn) * graph_.tokens.routed.top_k);
+}
+
+double ExpertSizes::filled(const Operation& op) const {
+  return std::min(1.0, copies(op) / static_cast<double>(graph_.tokens.slots_of(op.turn)));
 }
 
 // Without a measurement: of n ranks that each receive M rows by chance, the fullest gets about M + sqrt(2 M ln n) (the
 // largest of n normal deviates), and the others wait for it. The capacity limits it.
 double ExpertSizes::load(const Operation& op) const {
   if (measured_) return op.is_transfer() ? measured_->exchanged : measured_->computed;
-  double rows = static_cast<double>(graph_.tokens.rows * graph_.tokens.routed.top_k);
+  double rows = copies(op);
   if (is_part(op)) {
     const Origin& part = op.origins.front();
     rows *= static_cast<double>(part.end - part.begin) / static_cast<double>(part.of);
   }
   const auto ranks = static_cast<double>(graph_.classes[op.rank_class.index()].group(GroupKind::ep).view.size);
-  return std::min(1 / filled(), 1 + std::sqrt(2 * std::log(ranks) / rows));
+  return std::min(1 / filled(op), 1 + std::sqrt(2 * std::log(ranks) / rows));
 }
 
 // Parts have, and are measured with, the sizes of balanced loads; whole operations have those of all slots.
@@ -64,7 +67,7 @@ double ExpertSizes::factor(const Operation& op, bool measured) const {
   const double when_measured = measured && measured_ && !is_part(op) ? measured_->filled : 1;
   if (!are_data(op)) return 1 / when_measured;
   if (is_part(op)) return measured && !measured_ ? 1 : load(op);
-  return filled() / when_measured * load(op);
+  return filled(op) / when_measured * load(op);
 }
 
 double ExpertSizes::least_load(const Operation& op) const {
@@ -73,7 +76,7 @@ double ExpertSizes::least_load(const Operation& op) const {
 
 double ExpertSizes::least_of_weight_grad(const Operation& op) const {
   const bool cuttable = graph_.tokens.routed.in_token_order && is_weight_grad_of_experts(op);
-  return cuttable ? filled() * least_load(op) : 1;
+  return cuttable ? filled(op) * least_load(op) : 1;
 }
 
 }  // namespace weft

@@ -26,7 +26,8 @@ class ExpertSizes {
   double least_of_weight_grad(const Operation& operation) const;
 
  private:
-  double filled() const;  // slots that balanced loads fill, of all slots
+  double copies(const Operation& operation) const;  // of tokens, for experts
+  double filled(const Operation& operation) const;  // slots that balanced loads fill, of all slots
   double load(const Operation& operation) const;
 
   const StepGraph& graph_;

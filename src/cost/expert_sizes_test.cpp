@@ -97,6 +97,31 @@ TEST_P(ExpertSizesTest, AreNeverLessThanTheBoundCounts) {
   }
 }
 
+// 512 tokens in slices of 128 and 384, 40 slots for each of 16 experts: a slice may need them all, and fills 128 and
+// 384 of 640 if loads are balanced.
+TEST(ExpertSizesOfSlices, AreThoseOfTheirOwnTokens) {
+  Transformer model = model_preset("gpt2-s-moe");
+  model.experts->count = 16;
+  const Layout layout{.dp = 4,
+                      .pp = 2,
+                      .ep = 4,
+                      .expert_exchange = ExpertExchange::uneven,
+                      .global_batch = 16,
+                      .seq = 512,
+                      .slice_tokens = {128, 384}};
+  const StepGraph graph = build_step_graph(model, Cluster(parse_cluster("dgx-a100:1")), layout);
+  const ExpertSizes sizes(graph, std::nullopt);
+  int seen = 0;
+  for (const Operation& op : graph.operations) {
+    if (op.role != Role::expert_in || op.phase != Phase::forward) continue;
+    ++seen;
+    const double tokens = op.turn == 0 ? 128 : 384;
+    EXPECT_EQ(graph.value(write_of(op, Operand::output)).shape.front(), 640);
+    EXPECT_DOUBLE_EQ(sizes.factor(op, false), tokens / 640 * (1 + std::sqrt(2 * std::log(4.0) / tokens)));
+  }
+  EXPECT_GT(seen, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Exchanges, ExpertSizesTest, testing::Values(ExpertExchange::padded, ExpertExchange::uneven));
 
 }  // namespace

@@ -41,21 +41,16 @@ AttentionShape shape_of(const RankView& view) {
   return shape;
 }
 
-// Without context parallelism one call serves all sequences; with it each stretch of each sequence needs its own. A
-// slice meets the keys up to its end. Where the operation is cut, `rows` are those of whole sequences; empty means all.
+// Without context parallelism one call serves all sequences; with it each stretch of each sequence, or of a slice of
+// it, needs its own. A slice meets the keys up to its end. Where the operation is cut, `rows` are those of whole
+// sequences; empty means all.
 std::vector<AttentionCall> calls_of(const RankView& view, const Operation& op, MicroBatch micro_batch,
                                     ElementRange rows) {
   const Layout& layout = view.plan().layout;
   AttentionShape shape = shape_of(view);
   const std::vector<std::int64_t> samples = sample_numbers(view, view.micro_batch_of_step(op, micro_batch));
-  if (layout.has_slices()) {
-    const ElementRange slice = layout.slice(op.turn);
-    shape.queries = slice.size();
-    shape.keys = slice.end;
-    shape.first_position = slice.begin;
-    return {{shape, {0, slice.size()}, {0, slice.end}, 0, samples}};
-  }
-  if (layout.cp == 1) {
+  if (layout.has_slices()) shape.keys = layout.slice(op.turn).end;
+  if (layout.cp == 1 && !layout.has_slices()) {
     if (rows.empty()) rows = {0, layout.tokens()};
     WEFT_CHECK(rows.begin % layout.seq == 0 && rows.size() % layout.seq == 0);
     shape.sequences = rows.size() / layout.seq;
@@ -65,9 +60,9 @@ std::vector<AttentionCall> calls_of(const RankView& view, const Operation& op, M
   std::vector<AttentionCall> calls;
   std::int64_t row = 0;
   for (std::int64_t sequence = 0; sequence < layout.micro_batch; ++sequence) {
-    for (const ElementRange& part : view.context_parts()) {
+    for (const ElementRange& part : view.positions_held(op)) {
       AttentionCall call{shape, {row, row + part.size()}, {}, row * shape.heads, {}};
-      call.key_rows = {sequence * layout.seq, (sequence + 1) * layout.seq};
+      call.key_rows = {sequence * shape.keys, (sequence + 1) * shape.keys};
       call.shape.queries = part.size();
       call.shape.first_position = part.begin;
       call.samples = {samples[sequence]};

@@ -60,7 +60,7 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   training_.curvature.known.assign(parameters.factors().size(), false);
   batch_tokens_.resize(layout.micro_batch * layout.seq);
   batch_targets_ = batch_tokens_;
-  for (const ElementRange& part : view.context_parts()) {
+  for (const ElementRange& part : view.all_positions()) {
     for (std::int64_t at = part.begin; at < part.end; ++at) positions_.push_back(at);
   }
   training_.loss_sums.assign(settings.steps, 0.0);
@@ -333,8 +333,10 @@ BoundOperation ComputeBinder::bind_embedding(const Operation& op, MicroBatch mic
 // A slice has its share of what the rank holds of a micro-batch, which is then one sequence.
 std::span<const std::int64_t> ComputeBinder::held_by(const Operation& op, std::span<const std::int64_t> of_rank) const {
   if (!view_.plan().layout.has_slices()) return of_rank;
-  const ElementRange slice = view_.plan().layout.slice(op.turn);
-  return of_rank.subspan(static_cast<std::size_t>(slice.begin), static_cast<std::size_t>(slice.size()));
+  const Layout& layout = view_.plan().layout;
+  const ElementRange slice = layout.slice(op.turn);
+  return of_rank.subspan(static_cast<std::size_t>(slice.begin / layout.cp),
+                         static_cast<std::size_t>(slice.size() / layout.cp));
 }
 
 // Whoever needs a step's tokens or targets first loads both: the first stage of a pipeline, and its last.

@@ -113,21 +113,25 @@ class ExpertOperation {
     };
   }
 
+  // A part adds to the loads of those before it in their own place, the gate of a slice to a copy.
   KernelCalls bind_gate() const {
-    const bool first = is_whole(part_) || part_.begin == 0;
-    return [shape = gate_shape(view_), scores = tokens(whole_.read(Operand::input)),
-            routing = tokens(whole_.write(Operand::routing)), load = load_in(whole_.write(Operand::loads)),
+    const Matrix before = whole_.find_read(Operand::loads), loads = whole_.write(Operand::loads);
+    const bool first = before.empty() && (is_whole(part_) || part_.begin == 0);
+    return [shape = gate_shape(view_, op_), scores = tokens(whole_.read(Operand::input)),
+            routing = tokens(whole_.write(Operand::routing)), before, loads,
             into = first ? Into::overwrite : Into::add](Kernels& kernels, std::int64_t) {
-      kernels.gate(shape, scores, routing, load, into);
+      if (!before.empty()) kernels.copy(before, loads);
+      kernels.gate(shape, scores, routing, load_in(loads), into);
     };
   }
 
   // The balance loss is that of the whole micro-batch.
   KernelCalls bind_gate_grad() const {
-    const Matrix all_scores = whole_.read(Operand::input);
-    return [shape = gate_shape(view_), balance = balance_of(view_, all_scores.rows),
-            d_weights = tokens(whole_.read(Operand::routing_grad)), scores = tokens(all_scores), routing = routing(),
-            load = load_in(whole_.read(Operand::loads)),
+    const Layout& layout = view_.plan().layout;
+    const std::int64_t of_micro_batch = layout.tokens() / token_rows(layout).shards;
+    return [shape = gate_shape(view_, op_), balance = balance_of(view_, of_micro_batch),
+            d_weights = tokens(whole_.read(Operand::routing_grad)), scores = tokens(whole_.read(Operand::input)),
+            routing = routing(), load = load_in(whole_.read(Operand::loads)),
             d_scores = tokens(whole_.write(Operand::input_grad))](Kernels& kernels, std::int64_t) {
       kernels.gate_input_grad(shape, balance, d_weights, scores, routing, load, d_scores);
     };

@@ -21,7 +21,7 @@ BoundOperation ComputeBinder::bind_loss_part(const Operation& op, MicroBatch mic
 // A value holds, one after the other, the three numbers of every token of every vocabulary part.
 std::vector<LossPart> ComputeBinder::loss_parts(const Operation& op, const Vector& value) const {
   const Layout& layout = view_.plan().layout;
-  const std::int64_t tokens = layout.has_slices() ? layout.slice(op.turn).size() : layout.tokens();
+  const std::int64_t tokens = layout.has_slices() ? layout.slice(op.turn).size() / layout.cp : layout.tokens();
   std::vector<LossPart> parts;
   for (std::int64_t at = 0; at < value.size; at += 3 * tokens) {
     const ElementPointer part = value.data + at;

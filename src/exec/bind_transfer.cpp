@@ -154,7 +154,7 @@ void TransferBinder::add_exchange(const Operation& op, MicroBatch micro_batch, E
     std::int64_t first = 0;
     for (const ElementRange& rows : use.ranges()) {
       segments.push_back(segment_of(data + (first + rows.begin) * width, rows.size() * width));
-      first += experts.capacity();
+      first += experts.capacity(original);
     }
     return segments;
   };
@@ -174,7 +174,7 @@ void TransferBinder::add_exchange(const Operation& op, MicroBatch micro_batch, E
   ends.output.push_back(table(returns ? ranges.outgoing : ranges.incoming));
   ends.uneven =
       UnevenBlocks{.blocks = experts.experts() / experts.ranks(),
-                   .units = experts.capacity(),
+                   .units = experts.capacity(original),
                    .unit_bytes = wire_bytes(view_.original().value(read).shape.back(), op.communication->format).value,
                    .known = returns};
 }

@@ -110,6 +110,86 @@ TEST(ExpertLayouts, TrainWhatOneRankTrains) {
   }
 }
 
+// A gate that takes tokens in order goes on in each slice where it ended in the one before, so that slices have the
+// drops, and the balance loss, of whole sequences. Slots for all tokens need no order.
+std::vector<ExpertCase> slice_cases() {
+  using enum PipelineSchedule;
+  constexpr ExpertExchange kUneven = ExpertExchange::uneven;
+  return {
+      {"pp 2", {.pp = 2, .slice_tokens = {4, 4}}},
+      {"pp 2, gpipe, uneven slices", {.pp = 2, .slice_tokens = {3, 1, 4}, .schedule = gpipe}, 2, "priority"},
+      {"pp 2, zb-h1", {.pp = 2, .slice_tokens = {3, 1, 2, 2}, .schedule = zb_h1}, 2, "priority"},
+      {"pp 2, zb-h2, all computed again",
+       {.pp = 2, .slice_tokens = {5, 3}, .recompute = Recompute::full, .schedule = zb_h2}},
+      {"pp 2, ep 2", {.pp = 2, .ep = 2, .slice_tokens = {4, 4}}, 4, "priority"},
+      {"pp 2, ep 2, zero 1, clipped",
+       {.pp = 2, .ep = 2, .zero = 1, .slice_tokens = {2, 3, 3}, .clip_grad = 0.05},
+       4,
+       "priority"},
+      {"pp 2, ep 2, zb-h1, zero 1, uneven",
+       {.pp = 2, .ep = 2, .expert_exchange = kUneven, .zero = 1, .slice_tokens = {3, 5}, .schedule = zb_h1},
+       4,
+       "priority"},
+      {"pp 2, ep 2, zero 2, uneven, all computed again",
+       {.pp = 2, .ep = 2, .expert_exchange = kUneven, .zero = 2, .slice_tokens = {4, 4}, .recompute = Recompute::full},
+       4},
+      {"tp 2, etp 2, pp 2", {.tp = 2, .pp = 2, .slice_tokens = {6, 2}, .clip_grad = 0.05}, 4, "priority"},
+  };
+}
+
+TEST(ExpertLayouts, InSlicesTrainWhatWholeSequencesTrain) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  for (Transformer model : expert_models()) {
+    for (const bool drops : {true, false}) {
+      Experts& experts = *model.experts;
+      experts.gate_order = drops ? GateOrder::position : GateOrder::probs;
+      if (!drops) experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
+      std::map<double, std::vector<double>> alone;  // by clipping
+      for (const double clip : {0.0, 0.05}) alone[clip] = losses_of(model, {.clip_grad = clip}, 1, "serial");
+      EXPECT_LT(alone[0].back(), alone[0].front());
+      for (const ExpertCase& c : slice_cases()) {
+        SCOPED_TRACE(fmt::format("{}, {}, {}, drops {}", model.name, c.name, c.policy, drops));
+        const std::vector<double> losses = losses_of(model, c.layout, c.ranks, c.policy);
+        const std::vector<double>& expected = alone.at(c.layout.clip_grad);
+        ASSERT_EQ(losses.size(), expected.size());
+        for (std::size_t step = 0; step < losses.size(); ++step) {
+          EXPECT_NEAR(losses[step] / expected[step], 1, 1e-5) << "step " << step;
+        }
+      }
+    }
+  }
+}
+
+// The tokens of a gate are those of a rank. Where there is room for all, and no loss that balances them, it does not
+// matter which.
+TEST(ExpertLayouts, InSlicesOverContextAndSequenceParallelRanksTrainWhatOneRankTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const std::vector<ExpertCase> cases{
+      {"cp 2, pp 2, ep 2", {.cp = 2, .pp = 2, .ep = 2, .slice_tokens = {4, 4}}, 4, "priority"},
+      {"cp 2, pp 2, zb-h1, zero 1",
+       {.cp = 2, .pp = 2, .zero = 1, .slice_tokens = {2, 6}, .schedule = PipelineSchedule::zb_h1},
+       4},
+      {"tp 2 with sequence parallelism, pp 2",
+       {.tp = 2, .pp = 2, .slice_tokens = {4, 2, 2}, .sequence_parallel = true},
+       4,
+       "priority"},
+  };
+  for (Transformer model : expert_models()) {
+    Experts& experts = *model.experts;
+    experts.aux_loss_coeff = 0;
+    experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
+    const std::vector<double> alone = losses_of(model, {}, 1, "serial");
+    for (const ExpertCase& c : cases) {
+      SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, c.name, c.policy));
+      const std::vector<double> losses = losses_of(model, c.layout, c.ranks, c.policy);
+      ASSERT_EQ(losses.size(), alone.size());
+      for (std::size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << "step " << step;
+      }
+    }
+  }
+}
+
 TEST(ExpertLayouts, ChecksOfCallsFindNothingInAnyLayout) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   const Transformer model = expert_models().back();

@@ -43,15 +43,13 @@ ElementRange joined(ElementRange a, ElementRange b) {
 
 ExpertRowRanges::ExpertRowRanges(const Plan& plan, ClassId rank_class) {
   if (!plan.model.experts) return;
-  const RoutedSlots slots = routed_slots(plan.model, plan.layout);
-  capacity_ = slots.capacity;
-  experts_ = slots.experts;
+  tokens_ = token_rows(plan.layout);
+  tokens_.routed = routed_slots(plan.model, plan.layout);
   ranks_ = plan.layout.ep;
-  choices_ = token_rows(plan.layout).rows * slots.top_k;
   for (const Operation& op : plan.graph.operations) {
     if (op.rank_class != rank_class || op.origins.size() != 1 || !is_way_out(op, ranks_ > 1)) continue;
     const Origin& part = op.origins.front();
-    const bool by_tokens = is_whole(part) ? slots.uneven : part.axis == kTokenAxis;
+    const bool by_tokens = is_whole(part) ? tokens_.routed.uneven : part.axis == kTokenAxis;
     if (by_tokens) add_tables(op, plan);
   }
 }
@@ -64,24 +62,28 @@ void ExpertRowRanges::add_tables(const Operation& way_out, const Plan& plan) {
          describe(way_out), layout.etp);
   }
   const Origin& part = way_out.origins.front();
-  const std::int64_t balanced = std::min(capacity_, (choices_ + experts_ - 1) / experts_);
+  const std::int64_t choices = tokens_.rows_of(way_out.turn) * tokens_.routed.top_k;
+  const std::int64_t balanced = std::min(capacity(way_out), (choices + experts() - 1) / experts());
   const ElementRange rows{balanced * part.begin / part.of, balanced * part.end / part.of};
   for (const MicroBatch m : IdRange<MicroBatch>(layout.micro_batches())) {
-    ExpertTable& table = tables_[{way_out.layer, m, pass_of(way_out.phase)}].emplace_back();
+    ExpertTable& table = tables_[key_of(way_out, m)].emplace_back();
     table.part = part;
-    table.outgoing.assign(experts_, rows);
+    table.outgoing.assign(experts(), rows);
     table.incoming = table.outgoing;
   }
 }
 
-ExpertRowRanges::Pass ExpertRowRanges::pass_of(Phase phase) {
-  if (phase == Phase::input_grad || phase == Phase::weight_grad) return Pass::back;
-  return phase == Phase::recompute ? Pass::again : Pass::forward;
+ExpertRowRanges::Key ExpertRowRanges::key_of(const Operation& op, MicroBatch micro_batch) {
+  const bool back = op.phase == Phase::input_grad || op.phase == Phase::weight_grad;
+  return {op.layer, op.turn, micro_batch,
+          back                           ? Pass::back
+          : op.phase == Phase::recompute ? Pass::again
+                                         : Pass::forward};
 }
 
 std::vector<ExpertTable*> ExpertRowRanges::of(const Operation& op, MicroBatch micro_batch, const Origin& part) {
   std::vector<ExpertTable*> found;
-  const auto tables = tables_.find({op.layer, micro_batch, pass_of(op.phase)});
+  const auto tables = tables_.find(key_of(op, micro_batch));
   if (tables == tables_.end()) return found;
   for (ExpertTable& table : tables->second) {
     if (begins_in(table.part, part)) found.push_back(&table);
@@ -90,16 +92,16 @@ std::vector<ExpertTable*> ExpertRowRanges::of(const Operation& op, MicroBatch mi
 }
 
 bool ExpertRowRanges::has_tables(const Operation& op, MicroBatch micro_batch) const {
-  return tables_.contains({op.layer, micro_batch, pass_of(op.phase)});
+  return tables_.contains(key_of(op, micro_batch));
 }
 
 void ExpertRowRanges::fill(const Operation& op, MicroBatch micro_batch, const Matrix& routing, ElementRange rows) {
-  const auto tables = tables_.find({op.layer, micro_batch, pass_of(op.phase)});
+  const auto tables = tables_.find(key_of(op, micro_batch));
   if (tables == tables_.end()) return;
   for (ExpertTable& table : tables->second) {
     const ElementRange own = part_range(routing.rows, table.part);
     if (overlap(own, rows).empty()) continue;
-    find_row_ranges(routing.row_slice(own.begin, own.end), capacity_, table.outgoing);
+    find_row_ranges(routing.row_slice(own.begin, own.end), capacity(op), table.outgoing);
     if (ranks_ == 1) table.incoming = table.outgoing;
   }
 }

@@ -27,9 +27,12 @@ class ExpertRowRanges {
  public:
   ExpertRowRanges(const Plan& plan, ClassId rank_class);
 
-  std::int64_t capacity() const { return capacity_; }  // slots of an expert for the tokens of one rank
-  std::int64_t experts() const { return experts_; }    // of all ranks
-  std::int64_t ranks() const { return ranks_; }        // that share them
+  // Slots of an expert for the tokens that a rank has of a micro-batch or, in an operation of a slice, of the slice.
+  std::int64_t capacity(const Operation& op) const { return tokens_.capacity_of(op.turn); }
+  // The choices that an expert takes of a micro-batch.
+  std::int64_t capacity_of_micro_batch() const { return tokens_.routed.capacity; }
+  std::int64_t experts() const { return tokens_.routed.experts; }  // of all ranks
+  std::int64_t ranks() const { return ranks_; }                    // that share them
 
   // The tables in the direction of the operation's phase whose tokens begin in those of `part`. So tables are divided
   // among parts of whatever number, and each part waits for the exchanges that it needs. They stay where they are.
@@ -40,11 +43,12 @@ class ExpertRowRanges {
 
  private:
   enum class Pass : std::uint8_t { forward, again, back };
-  using Key = std::tuple<std::int32_t, MicroBatch, Pass>;  // the first is the layer
-  static Pass pass_of(Phase phase);
+  using Key = std::tuple<std::int32_t, std::int32_t, MicroBatch, Pass>;  // the first are the layer and the turn
+  static Key key_of(const Operation& op, MicroBatch micro_batch);
   void add_tables(const Operation& way_out, const Plan& plan);
 
-  std::int64_t capacity_ = 0, experts_ = 0, ranks_ = 1, choices_ = 0;
+  TokenRows tokens_;
+  std::int64_t ranks_ = 1;
   std::map<Key, std::vector<ExpertTable>> tables_;
 };
 

@@ -22,22 +22,24 @@ SlotOrder slot_order(GateOrder order) {
 
 }  // namespace
 
-GateShape gate_shape(const RankView& view) {
+GateShape gate_shape(const RankView& view, const Operation& gate) {
   const Experts& experts = *view.plan().model.experts;
+  const ExpertRowRanges& all = view.expert_row_ranges();
   return {.experts = experts.count,
           .top_k = experts.top_k,
-          .capacity = view.expert_row_ranges().capacity(),
+          .capacity = all.capacity(gate),
           .order = slot_order(experts.gate_order),
-          .renormalise = experts.renormalise && experts.top_k > 1};
+          .renormalise = experts.renormalise && experts.top_k > 1,
+          .capacity_of_calls = view.plan().layout.has_slices() ? all.capacity_of_micro_batch() : 0};
 }
 
 CapacityBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& rows) {
   const ExpertRowRanges& all = view.expert_row_ranges();
-  const std::int64_t local = all.experts() / all.ranks();
-  if (rows.rows % (local * all.capacity()) != 0) {
-    fail("'{}': {} rows are no blocks of {}", describe(op), rows.rows, all.capacity());
+  const std::int64_t local = all.experts() / all.ranks(), capacity = all.capacity(op);
+  if (rows.rows % (local * capacity) != 0) {
+    fail("'{}': {} rows are no blocks of {}", describe(op), rows.rows, capacity);
   }
-  return {rows.rows / (local * all.capacity()), local, all.capacity()};
+  return {rows.rows / (local * capacity), local, capacity};
 }
 
 SlotUse SlotUse::of_capacity(std::int64_t blocks, ElementRange rows) {
@@ -79,7 +81,7 @@ SlotUse slot_use(const RankView& view, const Operation& op, MicroBatch micro_bat
   ExpertRowRanges& all = view.expert_row_ranges();
   if (!is_whole(part) && part.axis == kCapacityAxis) {
     const std::int64_t rows = view.original().value(slots_read_by(op)).shape.front();
-    return SlotUse::of_capacity(rows / all.capacity(), part_range(all.capacity(), part));
+    return SlotUse::of_capacity(rows / all.capacity(op), part_range(all.capacity(op), part));
   }
   if (all.has_tables(op, micro_batch)) return SlotUse::of_tables(all.of(op, micro_batch, part), all.experts());
   if (!is_whole(part)) {

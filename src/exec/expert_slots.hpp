@@ -9,7 +9,7 @@
 
 namespace weft {
 
-GateShape gate_shape(const RankView& view);
+GateShape gate_shape(const RankView& view, const Operation& gate);
 
 // Returns what the experts of this rank work on: blocks from all ranks whose tokens come here, in a matrix of these
 // rows.

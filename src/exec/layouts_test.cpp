@@ -149,6 +149,40 @@ TEST(Layouts, TrainWhatOneRankTrains) {
   }
 }
 
+// Every slice is shared out over ranks, which keep the keys that they gather of it for the slices behind it.
+TEST(Layouts, SlicesOverContextParallelRanksTrainWhatOneRankTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  using enum PipelineSchedule;
+  const std::vector<LayoutCase> cases = {
+      {"cp 2, pp 2, slices", {.cp = 2, .pp = 2, .slice_tokens = {2, 6}}, 4},
+      {"cp 2, pp 2, slices, gpipe, unfused",
+       {.cp = 2, .pp = 2, .slice_tokens = {4, 4}, .attention = AttentionKernel::unfused, .schedule = gpipe},
+       4,
+       {"serial"}},
+      {"cp 2, pp 2, slices, zb-h1, zero 1",
+       {.cp = 2, .pp = 2, .zero = 1, .slice_tokens = {4, 2, 2}, .schedule = zb_h1},
+       4,
+       {"priority"}},
+      {"cp 2, pp 2, slices, zb-h2, zero 2, recomputed",
+       {.cp = 2, .pp = 2, .zero = 2, .slice_tokens = {4, 4}, .recompute = Recompute::full, .schedule = zb_h2},
+       4,
+       {"priority"}},
+  };
+  for (const Transformer& model : some_models()) {
+    const std::vector<double> alone = losses_of(model, {}, 1, "serial");
+    for (const LayoutCase& c : cases) {
+      for (const std::string& policy : c.policies) {
+        SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, c.name, policy));
+        const std::vector<double> losses = losses_of(model, c.layout, c.ranks, policy);
+        ASSERT_EQ(losses.size(), alone.size());
+        for (std::size_t step = 0; step < losses.size(); ++step) {
+          EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << "step " << step;
+        }
+      }
+    }
+  }
+}
+
 // Two waves are four chunks a stage, so eight layers.
 TEST(Layouts, SeveralWavesTrainWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();

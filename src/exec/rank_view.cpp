@@ -80,8 +80,26 @@ MicroBatch RankView::micro_batch_of_step(const Operation& operation, MicroBatch 
 }
 
 std::vector<ElementRange> RankView::positions_held(const Operation& operation) const {
-  if (plan().layout.has_slices()) return {plan().layout.slice(operation.turn)};
-  return context_parts_;
+  return plan().layout.has_slices() ? positions_of_slice(operation.turn) : context_parts_;
+}
+
+std::vector<ElementRange> RankView::all_positions() const {
+  if (!plan().layout.has_slices()) return context_parts_;
+  std::vector<ElementRange> all;
+  for (std::int64_t slice = 0; slice < plan().layout.slices(); ++slice) {
+    const std::vector<ElementRange> held = positions_of_slice(slice);
+    all.insert(all.end(), held.begin(), held.end());
+  }
+  return all;
+}
+
+// Context-parallel ranks share out every slice as they would share out a sequence.
+std::vector<ElementRange> RankView::positions_of_slice(std::int64_t index) const {
+  const Layout& layout = plan().layout;
+  const ElementRange slice = layout.slice(index);
+  std::vector<ElementRange> held = positions_of(Share::mirrored, slice.size(), {coordinate(Axis::cp), layout.cp});
+  for (ElementRange& part : held) part = {slice.begin + part.begin, slice.begin + part.end};
+  return held;
 }
 
 bool RankView::writes_first(ValueId value, OpId id, MicroBatch micro_batch) const {

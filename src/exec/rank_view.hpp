@@ -35,8 +35,9 @@ class RankView {
   const RankMemory& memory() const { return *memory_; }
   // What gates find, beside the plan's values: part of the rank's memory.
   ExpertRowRanges& expert_row_ranges() const { return *expert_row_ranges_; }
-  // The positions of a sequence that this rank holds the tokens of, ascending: all without context parallelism.
-  const std::vector<ElementRange>& context_parts() const { return context_parts_; }
+  // The positions of a sequence that this rank holds the tokens of, slice after slice, ascending in each of them: all
+  // without context parallelism.
+  std::vector<ElementRange> all_positions() const;
 
   const std::vector<std::int64_t>& members(GroupKind kind) const;
   // Of a transfer: those of its scope.
@@ -69,7 +70,9 @@ class RankView {
   const WholePlan& whole_;
   Rank rank_;
   ClassId class_;
-  std::vector<ElementRange> context_parts_;
+  std::vector<ElementRange> positions_of_slice(std::int64_t index) const;
+
+  std::vector<ElementRange> context_parts_;  // of whole sequences
   std::map<GroupKind, std::vector<std::int64_t>> groups_;
   std::unique_ptr<RankMemory> memory_;
   std::unique_ptr<ExpertRowRanges> expert_row_ranges_;

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "graph/compression_rules.hpp"
 #include "graph/layout.hpp"
+#include "graph/step_graph.hpp"
 
 namespace weft {
 namespace {
@@ -160,6 +161,19 @@ void validate_batches(const Layout& l, const Transformer& model) {
   if (l.sequence_parallel) require_divides("--tp", l.tp, "tokens of a rank (--sequence-parallel)", l.seq / l.cp);
 }
 
+// The gate of a slice goes on where that of the slice before it ended, so that experts drop what they would drop of
+// whole sequences. Other orders of tokens need those of later slices, unless experts have room for all.
+void validate_experts_of_slices(const Layout& l, const Transformer& model) {
+  if (!model.experts || gives_slots_in_token_order(*model.experts)) return;
+  const Experts& experts = *model.experts;
+  const bool has_room_for_all = routed_slots(model, l).capacity >= l.tokens() / token_rows(l).shards;
+  if (experts.capacity_factor == 0 || has_room_for_all) return;
+  fail(
+      "--slices: --token-drop-policy {} gives slots by all tokens of a sequence, and with --capacity-factor {:g} there "
+      "may be too few; give --token-drop-policy position, or --capacity-factor 0",
+      experts.gate_order == GateOrder::gshard ? "gshard" : "probs", experts.capacity_factor);
+}
+
 void validate_slices(const Layout& l, const Transformer& model) {
   if (!l.has_slices()) return;
   const std::int64_t count = l.slices();
@@ -171,8 +185,10 @@ void validate_slices(const Layout& l, const Transformer& model) {
   std::int64_t sum = 0;
   for (const std::int64_t tokens : l.slice_tokens) {
     if (tokens < 1 || tokens > l.seq) fail("--slices: {} tokens are not in 1..{}", tokens, l.seq);
-    if (l.sequence_parallel && tokens % l.tp != 0) {
-      fail("--slices: a slice of {} tokens is not divisible by --tp {} (--sequence-parallel)", tokens, l.tp);
+    if (tokens % l.cp != 0) fail("--slices: a slice of {} tokens is not divisible by --cp {}", tokens, l.cp);
+    if (l.sequence_parallel && tokens / l.cp % l.tp != 0) {
+      fail("--slices: a slice of {} tokens is not divisible by --cp {} * --tp {} (--sequence-parallel)", tokens, l.cp,
+           l.tp);
     }
     sum += tokens;
   }
@@ -184,10 +200,9 @@ void validate_slices(const Layout& l, const Transformer& model) {
   if (l.vpp > 1) fail("--slices: is for --vpp 1, not {}", l.vpp);
   if (l.micro_batch > 1)
     fail("--slices: needs --micro-batch 1, not {}: smaller micro-batches come first", l.micro_batch);
-  if (l.cp > 1) fail("--slices: is for --cp 1, not {}", l.cp);
   if (l.zero > 2) fail("--slices: is for --zero 0, 1 and 2, not {}", l.zero);
   if (l.zero == 2 && l.compress.is_on()) fail("--slices: with --zero 2 is not for --compress {}", name_of(l.compress));
-  if (model.experts) fail("--slices: is for models without experts, and {} has {}", model.name, model.experts->count);
+  validate_experts_of_slices(l, model);
 }
 
 void validate_warm_up(const Layout& l) {

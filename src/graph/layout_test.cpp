@@ -122,6 +122,12 @@ TEST(LayoutValidation, OfSlices) {
                        },
                        {"--slices", "33 tokens", "--tp 2"}},
                       {[](Layout& l) {
+                         l.cp = 2;
+                         l.dp = 1;
+                         l.slice_tokens = {33, 31};
+                       },
+                       {"--slices", "33 tokens", "--cp 2"}},
+                      {[](Layout& l) {
                          l.pp = 1;
                          l.dp = 4;
                        },
@@ -132,16 +138,26 @@ TEST(LayoutValidation, OfSlices) {
                        },
                        {"--slices", "zb-h2", "v-half"}},
                       {[](Layout& l) { l.micro_batch = 2; }, {"--slices", "--micro-batch 1, not 2"}},
-                      {[](Layout& l) {
-                         l.cp = 2;
-                         l.dp = 1;
-                       },
-                       {"--slices", "--cp 1, not 2"}},
                       {[](Layout& l) { l.zero = 3; }, {"--slices", "--zero 0, 1 and 2, not 3"}},
                   });
   EXPECT_EQ(good.slice(1), (ElementRange{32, 52}));
-  EXPECT_EQ(message(good, model_preset("mixtral-8x7b"), 8),
-            "--slices: is for models without experts, and mixtral-8x7b has 8");
+  Transformer mixture = model_preset("mixtral-8x7b");
+  Layout of_experts = good;
+  of_experts.tp = 1;
+  of_experts.dp = 4;
+  for (const GateOrder order : {GateOrder::position, GateOrder::gshard, GateOrder::probs}) {
+    for (const double factor : {0.0, 1.25, 4.0}) {  // with a factor of 8 / 2 there is room for all
+      mixture.experts->gate_order = order;
+      mixture.experts->capacity_factor = factor;
+      const std::string said = message(of_experts, mixture, 8);
+      if (order == GateOrder::position || factor != 1.25) {
+        EXPECT_EQ(said, "accepted");
+      } else {
+        EXPECT_NE(said.find("--slices: --token-drop-policy"), std::string::npos) << said;
+        EXPECT_NE(said.find("--capacity-factor 1.25"), std::string::npos) << said;
+      }
+    }
+  }
 }
 
 TEST(LayoutValidation, OfBatches) {

@@ -59,6 +59,8 @@ RankClass lone_class(const Transformer& model, const Layout& layout) {
 Held probe(Transformer model, const Layout& layout, std::int64_t layers) {
   model.layers = layers;
   StepGraph graph;
+  graph.tokens = token_rows(layout);
+  graph.tokens.routed = routed_slots(model, layout);
   graph.classes.push_back(lone_class(model, layout));
   TransferTable transfers;
   ClassBuilder(graph, transfers, model, layout, make_id<ClassId>(0)).build();
@@ -116,6 +118,11 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
     Transformer moe = model;
     moe.experts->dense_first = 0;
     moe.experts->every = 1;
+    if (layout.has_slices()) {  // they have no more slots of an expert than rows
+      Experts& experts = *moe.experts;
+      const double room_for_all = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
+      experts.capacity_factor = std::min(experts.capacity_factor, room_for_all);
+    }
     moe_layer = layer_of(moe, flat);
   }
 

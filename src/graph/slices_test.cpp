@@ -78,6 +78,86 @@ TEST(Slices, KeepKeysAndValuesThatRecomputationNeeds) {
   EXPECT_EQ(joined, 2);  // one in each layer
 }
 
+// Context-parallel ranks share out every slice: so many tokens in all, and in attention each as many pairs.
+TEST(Slices, AreSharedOutOverContextParallelRanks) {
+  for (const char* const model : {"gpt2", "llama2-70b"}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      Layout layout{.cp = 2, .pp = 2, .recompute = recompute};
+      const double expected = flops_with_slices(build(with_layers(model, 4), "dgx-a100:1", layout));
+      for (const std::vector<std::int64_t>& slices : {std::vector<std::int64_t>{32, 32}, {40, 18, 6}}) {
+        layout.slice_tokens = slices;
+        const StepGraph graph = build(with_layers(model, 4), "dgx-a100:1", layout);
+        verify_graph(graph);
+        EXPECT_NEAR(flops_with_slices(graph) / expected, 1, 1e-12) << model << " " << slices.size();
+      }
+    }
+  }
+}
+
+// Over ranks travel the keys and values of a slice, once forward; what attention needs of them again in backward is
+// joined from what is there. Their gradients are complete, and summed over ranks, when the slice's own turn comes.
+TEST(Slices, ExchangeTheirOwnKeysOverContextParallelRanks) {
+  const Layout layout{.cp = 2, .pp = 2, .slice_tokens = {24, 24, 16}};
+  const StepGraph graph = build(with_layers("llama2-7b", 2), "dgx-a100:1", layout);
+  const std::int64_t row = 2 * 2 * 4096;  // bytes of a key and a value
+  std::map<std::tuple<Role, Phase, std::int32_t>, std::int64_t> found;
+  for (const Operation& op : graph.operations) {
+    if (op.layer != 0 || !op.is_transfer() || (op.role != Role::kv_gather && op.role != Role::kv_reduce)) continue;
+    EXPECT_TRUE((found.emplace(std::tuple(op.role, op.phase, op.turn), op.communication->bytes.value).second));
+  }
+  const decltype(found) expected = {
+      {{Role::kv_gather, Phase::forward, 0}, 24 * row},    {{Role::kv_gather, Phase::forward, 1}, 24 * row},
+      {{Role::kv_gather, Phase::forward, 2}, 16 * row},    {{Role::kv_reduce, Phase::input_grad, 0}, 24 * row},
+      {{Role::kv_reduce, Phase::input_grad, 1}, 24 * row}, {{Role::kv_reduce, Phase::input_grad, 2}, 16 * row},
+  };
+  EXPECT_EQ(found, expected);
+}
+
+Transformer small_mixture(double capacity_factor) {
+  Transformer model = with_layers("mixtral-8x7b", 2);
+  model.experts->capacity_factor = capacity_factor;
+  return model;
+}
+
+// Two choices of 64 tokens among 8 experts, with a factor of 1.25: an expert takes 20 choices of a sequence. Of a slice
+// of 16 tokens it may be 16, of one of 48 it may be 20.
+TEST(Slices, HaveSlotsForAllChoicesThatAnExpertMayTake) {
+  const Layout layout{.pp = 2, .ep = 4, .slice_tokens = {16, 48}};
+  for (const auto& [factor, of_first, of_second] :
+       {std::tuple(1.25, 16, 20), std::tuple(4.0, 16, 48), std::tuple(0.0, 4, 12)}) {
+    const StepGraph graph = build(small_mixture(factor), "dgx-a100:1", layout);
+    verify_graph(graph);
+    for (const Operation& op : graph.operations) {
+      if (op.role != Role::dispatch || op.phase != Phase::forward) continue;
+      EXPECT_EQ(graph.value(write_of(op, Operand::output)).shape.front(), 8 * (op.turn == 0 ? of_first : of_second));
+    }
+  }
+}
+
+// Gates pass on how many choices have fallen on each expert. The gradient of the balance loss needs those of all
+// slices, which the last gate has.
+TEST(Slices, PassOnTheLoadsOfExperts) {
+  for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::local}) {
+    const Layout layout{.pp = 2, .ep = 4, .slice_tokens = {16, 32, 16}, .recompute = recompute};
+    const StepGraph graph = build(small_mixture(1.25), "dgx-a100:1", layout);
+    verify_graph(graph);
+    const std::vector<std::vector<OpId>> writers = writers_of(graph);
+    int gates = 0;
+    for (const Operation& op : graph.operations) {
+      if (op.role != Role::gate) continue;
+      ++gates;
+      const ValueId loads = find_read(op, Operand::loads);
+      const bool back = op.phase == Phase::input_grad;
+      ASSERT_EQ(loads.valid(), back || op.turn > 0);
+      if (!loads.valid()) continue;
+      const Operation& counted = graph.op(writers[loads.index()].front());
+      EXPECT_EQ(counted.phase, Phase::forward);
+      EXPECT_EQ(counted.turn, back ? 2 : op.turn - 1);
+    }
+    EXPECT_EQ(gates, 2 * 3 * (recompute == Recompute::none ? 2 : 3));
+  }
+}
+
 // A stage of 1F1B holds p micro-batches, or p + n - 1 slices of which n are one.
 TEST(Slices, LeaveFewerActivationsInFlight) {
   const Transformer model = with_layers("llama2-7b", 8);

@@ -104,26 +104,42 @@ std::string describe(const Operation& op) {
 
 TokenRows token_rows(const Layout& layout) {
   const std::int64_t shards = layout.sequence_parallel ? layout.tp : 1;
-  if (layout.has_slices()) return {.shards = shards};  // they are cut by rows already
+  if (layout.has_slices()) {  // they are cut by rows already
+    TokenRows tokens{.shards = shards};
+    for (const std::int64_t length : layout.slice_tokens) tokens.slice_rows.push_back(length / layout.cp / shards);
+    return tokens;
+  }
   return {shards, layout.tokens() / shards, layout.cp == 1 ? layout.micro_batch : 0};
+}
+
+// A token's choices come before the next token's; with one choice GShard's order is the same.
+bool gives_slots_in_token_order(const Experts& experts) {
+  return experts.gate_order == GateOrder::position || (experts.gate_order == GateOrder::gshard && experts.top_k == 1);
+}
+
+std::int64_t TokenRows::capacity_of(std::int32_t turn) const {
+  if (slice_rows.empty()) return routed.capacity;
+  const std::int64_t own = rows_of(turn);
+  if (!routed.balanced) return std::min(routed.capacity, own);
+  return (own * routed.top_k + routed.experts - 1) / routed.experts;
 }
 
 RoutedSlots routed_slots(const Transformer& model, const Layout& layout) {
   if (!model.experts) return {};
   const Experts& experts = *model.experts;
-  const double copies = static_cast<double>(token_rows(layout).rows * experts.top_k);
+  const std::int64_t rows = layout.tokens() / token_rows(layout).shards;
+  const double copies = static_cast<double>(rows * experts.top_k);
   const double padded = experts.capacity_factor > 0 ? copies * experts.capacity_factor : copies;
   // A whole number of slots for each expert, so that every all-to-all piece has the same size.
   const auto capacity = static_cast<std::int64_t>(std::ceil(padded / static_cast<double>(experts.count)));
-  // A token's choices come before the next token's; with one choice GShard's order is the same.
-  const bool in_order =
-      experts.gate_order == GateOrder::position || (experts.gate_order == GateOrder::gshard && experts.top_k == 1);
   // Without expert parallelism there is no all-to-all to hide, so experts stay whole. Where expert-tensor-parallel
   // ranks gather each other's tokens, their sizes would be data too, so the runtime exchanges padded slots.
   return {.experts = experts.count,
           .top_k = experts.top_k,
           .capacity = std::max<std::int64_t>(1, capacity),
-          .in_token_order = in_order && layout.experts_exchange_slots() && !layout.experts_gather_tokens(),
+          .balanced = experts.capacity_factor == 0,
+          .in_token_order = gives_slots_in_token_order(experts) && layout.experts_exchange_slots() &&
+                            !layout.experts_gather_tokens() && !layout.has_slices(),
           .uneven = layout.expert_exchange == ExpertExchange::uneven,
           .forwarded = layout.ep_forwarding,
           .groups = experts.router_groups,

@@ -143,6 +143,7 @@ struct RoutedSlots {
   std::int64_t experts = 0;  // 0: a model without experts
   std::int64_t top_k = 1;
   std::int64_t capacity = 0;                // slots of an expert for the tokens of one rank
+  bool balanced = false;                    // there are as many slots as balanced loads fill, whatever gates choose
   bool in_token_order = false;              // tokens get slots in their order, so that parts can follow each other
   bool uneven = false;                      // uncut operations carry only the filled slots
   bool forwarded = false;                   // Layout::ep_forwarding
@@ -151,6 +152,8 @@ struct RoutedSlots {
   friend bool operator==(const RoutedSlots&, const RoutedSlots&) = default;
 };
 RoutedSlots routed_slots(const Transformer& model, const Layout& layout);
+// Returns whether a gate gives slots to tokens in their order, so that later tokens go on where earlier ones ended.
+bool gives_slots_in_token_order(const Experts& experts);
 // Returns the fraction of the token copies for experts that remains when each of `domains` equal domains of experts
 // gets a token once. Choices are assumed random among the experts of the groups that a token may use, and these groups
 // are assumed to lie in as many domains as possible.
@@ -163,6 +166,13 @@ struct TokenRows {
   std::int64_t rows = 0;       // of a shard; 0: nothing is cut by rows
   std::int64_t sequences = 0;  // of a micro-batch; 0: context-parallel ranks hold parts of them
   RoutedSlots routed = {};
+  std::vector<std::int64_t> slice_rows = {};  // of a shard, by slice; empty: sequences pass whole
+
+  // What the operations of a turn have. A slice has slots of its own. Its gate goes on where that of the slice before
+  // it ended, so that it fills no more slots of an expert than the micro-batch may, nor more than it has rows.
+  std::int64_t rows_of(std::int32_t turn) const { return slice_rows.empty() ? rows : slice_rows.at(turn); }
+  std::int64_t capacity_of(std::int32_t turn) const;
+  std::int64_t slots_of(std::int32_t turn) const { return routed.experts * capacity_of(turn); }
   friend bool operator==(const TokenRows&, const TokenRows&) = default;
 };
 TokenRows token_rows(const Layout& layout);

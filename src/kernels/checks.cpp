@@ -92,7 +92,7 @@ void check_attention(const AttentionShape& shape, const Matrix& q, const Matrix&
 
 void check_gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load) {
   WEFT_CHECK(shape.experts > 0 && shape.top_k > 0 && shape.top_k <= shape.experts);
-  WEFT_CHECK(shape.capacity > 0 && shape.slots() <= kMaxSlots);
+  WEFT_CHECK(shape.capacity > 0 && shape.slots() <= kMaxSlots && shape.capacity_of_calls >= 0);
   check_shape(scores, routing.rows, shape.experts);
   check_shape(routing, scores.rows, 2 * shape.top_k);
   check_size(load.choices, shape.experts);

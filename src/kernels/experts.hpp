@@ -26,6 +26,9 @@ struct GateShape {
   std::int64_t capacity = 1;  // slots of an expert
   SlotOrder order = SlotOrder::token;
   bool renormalise = false;  // weights are probabilities over the sum of those of the chosen experts
+  // Where rows come in several consecutive calls and the slots of each call are its own, counted from 0 in every call:
+  // how many choices an expert takes in all of them. 0: all calls share the slots.
+  std::int64_t capacity_of_calls = 0;
   std::int64_t slots() const { return experts * capacity; }
 };
 // Slots are kept as floats.

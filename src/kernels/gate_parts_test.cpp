@@ -120,5 +120,36 @@ TEST(GateParts, DecideDropAndComputeAsTheWholeBatch) {
   EXPECT_GT(kept, (dropped + kept) / 3);
 }
 
+// Where each part has slots of its own, the same choices have one as in the whole batch, at the place that is left when
+// the choices of earlier parts are taken away.
+TEST(GateParts, WithSlotsOfTheirOwnDropWhatTheWholeBatchDrops) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Batch batch = random_batch(seed);
+    const TestGate whole = brute_force_gate(batch.shape, batch.scores);
+    const std::int64_t parts = 1 + static_cast<std::int64_t>(seed % 5), k = batch.shape.top_k;
+    const Matrix scores = Matrix::dense(batch.scores.data_ptr<float>(), batch.tokens(), batch.shape.experts);
+    GateOutput output(batch.shape, batch.tokens());
+    std::vector<std::int64_t> before(static_cast<std::size_t>(batch.shape.experts), 0);
+    for (std::int64_t i = 0; i < parts; ++i) {
+      const std::int64_t begin = i * batch.tokens() / parts, end = (i + 1) * batch.tokens() / parts;
+      GateShape shape = batch.shape;
+      shape.capacity = std::min(batch.shape.capacity, end - begin);
+      shape.capacity_of_calls = batch.shape.capacity;
+      kernels().gate(shape, scores.row_slice(begin, end), output.routing.matrix().row_slice(begin, end), output.load(),
+                     i == 0 ? Into::overwrite : Into::add);
+      std::vector<std::int64_t> expected;
+      for (std::int64_t c = begin * k; c < end * k; ++c) {
+        const std::int64_t slot = whole.slots[c], expert = whole.choices[c].expert;
+        const std::int64_t position = slot % batch.shape.capacity - before[expert];
+        expected.push_back(slot < 0 ? slot : expert * shape.capacity + position);
+      }
+      for (std::int64_t c = begin * k; c < end * k; ++c) ++before[whole.choices[c].expert];
+      const at::Tensor slots = output.routing.values().narrow(0, begin, end - begin).narrow(1, 0, k).to(at::kLong);
+      ASSERT_TRUE(slots.equal(at::tensor(expected).view_as(slots))) << seed << ", part " << i;
+    }
+    ASSERT_TRUE(output.choices.to(at::kLong).equal(at::tensor(whole.counts))) << seed;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -54,6 +54,49 @@ TEST(SlicesPlans, AreSafeUnderEveryPolicy) {
   }
 }
 
+// Experts behind them, or context-parallel ranks that share out every slice.
+TEST(SlicesPlans, OfExpertsAndOfContextParallelRanksAreSafe) {
+  const std::vector<test::NamedLayout> layouts = {
+      {"ep", {.pp = 2, .ep = 4, .slice_tokens = {20, 7, 5}}},
+      {"ep, uneven, zb-h1, zero 1",
+       {.pp = 2,
+        .ep = 2,
+        .expert_exchange = ExpertExchange::uneven,
+        .zero = 1,
+        .slice_tokens = {16, 16},
+        .clip_grad = 1,
+        .schedule = PipelineSchedule::zb_h1}},
+      {"ep, tp, recomputing",
+       {.tp = 2,
+        .pp = 2,
+        .ep = 2,
+        .etp = 2,
+        .slice_tokens = {16, 10, 6},
+        .sequence_parallel = true,
+        .recompute = Recompute::full}},
+      {"cp", {.cp = 2, .pp = 2, .slice_tokens = {20, 8, 4}}},
+      {"cp, zb-h2, recomputing",
+       {.cp = 2,
+        .pp = 2,
+        .zero = 1,
+        .slice_tokens = {16, 16},
+        .recompute = Recompute::full,
+        .schedule = PipelineSchedule::zb_h2}},
+      {"cp and ep", {.cp = 2, .pp = 2, .ep = 4, .zero = 1, .slice_tokens = {16, 10, 6}}},
+  };
+  for (const auto& [name, layout] : layouts) {
+    for (const Transformer& model : {test::small_moe(4), test::small_mla(4)}) {
+      const PlanRequest request = test::request(model, parse_cluster("dgx-a100:1"), layout, 3);
+      const SharedGraph graph = test::build(request);
+      for (const std::string& policy : policy_names()) {
+        if (policy == "weft") continue;  // its decisions are below
+        SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, name, policy));
+        expect_slices_safe(make_whole_plan(request, graph, policy).plan(), 1);
+      }
+    }
+  }
+}
+
 TEST(SlicesPlans, AreSafeWithEveryDecision) {
   int planned = 0;
   for (int seed = 1; seed <= test::rounds(40); ++seed) {
@@ -63,6 +106,7 @@ TEST(SlicesPlans, AreSafeWithEveryDecision) {
     };
     Layout layout;
     layout.tp = layout.etp = std::int64_t{1} << draw(2);
+    if (layout.tp == 1) layout.cp = std::int64_t{1} << draw(2);
     layout.pp = 2;
     layout.sequence_parallel = layout.tp > 1 && draw(2) == 1;
     layout.zero = static_cast<int>(draw(2));
@@ -72,8 +116,10 @@ TEST(SlicesPlans, AreSafeWithEveryDecision) {
     layout.schedule = std::vector{gpipe, one_f_one_b, zb_h1, zb_h2, searched}[static_cast<std::size_t>(draw(5))];
     const std::int64_t first = 2 + 2 * draw(7), second = 2 + 2 * draw(7);
     layout.slice_tokens = {first, second, 32 - first - second};
-    const PlanRequest request = test::request(draw(2) == 0 ? test::small_llama(4) : test::small_gpt(4),
-                                              parse_cluster("local:4,nic=200Mb/s"), layout, 1 + draw(3));
+    const Transformer model =
+        std::vector{test::small_llama(4), test::small_gpt(4), test::small_moe(4)}[static_cast<std::size_t>(draw(3))];
+    if (model.experts && layout.tp == 1) layout.ep = std::int64_t{1} << draw(2);
+    const PlanRequest request = test::request(model, parse_cluster("local:4,nic=200Mb/s"), layout, 1 + draw(3));
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const WholePlan made = test::plan_of_drawn_decisions(request, test::build(request), draw);
     if (!find_run_order(made.unfolded()).cycle.empty()) continue;

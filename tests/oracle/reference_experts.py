@@ -3,6 +3,7 @@
 A gate sees the tokens that one rank has of one micro-batch, and no others: what it drops depends on the layout.
 """
 
+import itertools
 import math
 
 import torch
@@ -25,16 +26,23 @@ def context_positions(seq, ranks, rank):
     return [stretch * length + i for stretch in own for i in range(length)]
 
 
+def share(positions, shards, shard):
+    """Those of one of several equal parts."""
+    length = len(positions) // shards
+    return positions[shard * length:(shard + 1) * length]
+
+
 def gate_groups(run):
-    """Rows of the global batch (sequence after sequence) by gate, each in the order of its rank."""
+    """Rows of the global batch (sequence after sequence) by gate, each in the order of its rank. Slices of a sequence are
+    shared out one by one."""
     seq, groups = run["seq"], []
+    slices = run.get("slice_tokens", [seq])
     shards = run["tp"] if run["sequence_parallel"] else 1
     for first in range(0, run["global_batch"], run["micro_batch"]):
         for context in range(run["cp"]):
-            positions = context_positions(seq, run["cp"], context)
-            length = len(positions) // shards
             for shard in range(shards):
-                own = positions[shard * length:(shard + 1) * length]
+                own = [begin + position for begin, length in zip(itertools.accumulate([0, *slices]), slices)
+                       for position in share(context_positions(length, run["cp"], context), shards, shard)]
                 groups.append([sequence * seq + position
                                for sequence in range(first, first + run["micro_batch"]) for position in own])
     return [torch.tensor(group) for group in groups]

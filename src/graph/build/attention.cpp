@@ -91,50 +91,64 @@ void ClassBuilder::norm_queries_and_keys(LayerValues& v, Phase phase) {
 // A slice's queries meet the keys and values of all slices up to their own, which are copied into one matrix. Where
 // backward computes layers again, those of the other slices are the ones that forward left.
 void ClassBuilder::join_keys(LayerValues& v, Phase phase) {
-  if (turn_ == 0) return;  // its own are all
+  const bool gathered = layout_.cp > 1;
+  const auto pairs_of = [&](const LayerValues& of) { return gathered ? of.kv_of_slice : of.kv; };
+  const auto rotary_of = [&](const LayerValues& of) { return gathered ? of.rope_of_slice : of.rope_key; };
+  if (turn_ == 0) {  // its own are all
+    if (gathered) v.kv_full = v.kv_of_slice, v.rope_full = v.rope_of_slice;
+    return;
+  }
   const char* suffix = phase == Phase::input_grad ? "again" : "joined";
   const auto joined = [&](const char* name, ValueId own) {
     const Value& source = graph_.value(own);
     return value({label(name) + suffix, {keys(), source.shape.back()}, ValueKind::activation, source.sharding});
   };
-  v.kv_full = joined("kv_", v.kv);
+  v.kv_full = joined("kv_", pairs_of(v));
   std::int64_t elements = graph_.value(v.kv_full).elements();
   std::vector<Write> writes{{Operand::keys_values, v.kv_full}};
   if (model_.latent) {
-    v.rope_full = joined("rope_key_", v.rope_key);
+    v.rope_full = joined("rope_key_", rotary_of(v));
     elements += graph_.value(v.rope_full).elements();
     writes.push_back({Operand::rotary_key, v.rope_full});
   }
   std::vector<Read> reads;
   for (std::int32_t slice = 0; slice <= turn_; ++slice) {
-    const LayerValues& of_slice =
-        slice == turn_ ? v : turns_[slice].saved[chunk_][layer_ - chunk_layers_[chunk_].first];
-    reads.push_back({Operand::keys_values, of_slice.kv});
-    if (model_.latent) reads.push_back({Operand::rotary_key, of_slice.rope_key});
+    const LayerValues& of_slice = slice == turn_ ? v : saved_by(slice);
+    reads.push_back({Operand::keys_values, pairs_of(of_slice)});
+    if (model_.latent) reads.push_back({Operand::rotary_key, rotary_of(of_slice)});
   }
-  add(Role::kv_gather, phase, elementwise(phase, elements, 2 * width()), std::move(reads), std::move(writes));
+  Operation& join =
+      add(Role::kv_gather, phase, elementwise(phase, elements, 2 * width()), std::move(reads), std::move(writes));
+  if (gathered) join.part = 1;  // the gather over ranks goes by the same name
 }
 
-// Context parallelism: every rank's queries meet the keys and values of the whole sequence.
-void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
-  if (layout_.has_slices()) return join_keys(v, phase);
-  if (layout_.cp == 1) return;
-  const std::int64_t all_tokens = tokens() * layout_.cp;
+// Context parallelism: every rank's queries meet the keys and values of the whole sequence, or of the whole slice.
+void ClassBuilder::gather_over_ranks(LayerValues& v, Phase phase) {
   const bool again = phase == Phase::input_grad;
   Sharding whole = graph_.value(v.kv).sharding;
   whole.remove(Axis::cp);
-  v.kv_full = value({label(again ? "kv_again" : "kv_all"), {all_tokens, kv_width()}, ValueKind::activation, whole});
-  std::int64_t elements = graph_.value(v.kv_full).elements();
+  ValueId& pairs = layout_.has_slices() ? v.kv_of_slice : v.kv_full;
+  pairs = value({label(again ? "kv_again" : "kv_all"), {tokens_of_ranks(), kv_width()}, ValueKind::activation, whole});
+  std::int64_t elements = graph_.value(pairs).elements();
   std::vector<Read> reads{{Operand::keys_values, v.kv}};
-  std::vector<Write> writes{{Operand::keys_values, v.kv_full}};
+  std::vector<Write> writes{{Operand::keys_values, pairs}};
   if (model_.latent) {
-    v.rope_full = value({label(again ? "rope_key_again" : "rope_key_all"), {all_tokens, model_.latent->rope_head_dim}});
-    elements += graph_.value(v.rope_full).elements();
+    ValueId& rotary = layout_.has_slices() ? v.rope_of_slice : v.rope_full;
+    rotary =
+        value({label(again ? "rope_key_again" : "rope_key_all"), {tokens_of_ranks(), model_.latent->rope_head_dim}});
+    elements += graph_.value(rotary).elements();
     reads.push_back({Operand::rotary_key, v.rope_key});
-    writes.push_back({Operand::rotary_key, v.rope_full});
+    writes.push_back({Operand::rotary_key, rotary});
   }
   transfer(Role::kv_gather, phase, Collective::all_gather, GroupKind::cp, elements, std::move(reads),
            std::move(writes));
+}
+
+// Backward gathers whole sequences again instead of keeping them. Those of a slice are kept, because slices behind it
+// read them until its own backward.
+void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
+  if (layout_.cp > 1 && !v.kv_of_slice.valid()) gather_over_ranks(v, phase);
+  if (layout_.has_slices()) join_keys(v, phase);
 }
 
 OpKey ClassBuilder::core_key() const {
@@ -144,7 +158,7 @@ OpKey ClassBuilder::core_key() const {
   key.causal_half = layout_.attention == AttentionKernel::flash;
   // Half of the square is computed. A slice's share is its square's half and all of what lies before it.
   const bool all_before = layout_.has_slices() && key.causal_half;
-  key.dims = {layout_.micro_batch, heads(),     queries(), all_before ? 2 * slice().begin + queries() : keys(),
+  key.dims = {layout_.micro_batch, heads(),     queries(), all_before ? slice().begin + slice().end : keys(),
               query_head(),        value_head()};
   return key;
 }
@@ -214,7 +228,7 @@ ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerVa
   const ValueId dy = whole_over_tp(Role::attention_reduce, Phase::input_grad, branch, label("attention_reduce.dy"));
   const ValueId d_context =
       linear_backward(Role::attention_out, v.context, {dy}, {heads() * value_head(), model_.hidden});
-  // The gathered keys and values are not kept: backward gathers them again.
+  // What attention read of all tokens is not kept: backward gathers or joins it again.
   const bool recomputed = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
   if (!recomputed) gather_keys(v, Phase::input_grad);
   if (layout_.recompute == Recompute::selective) attention_core(v, Phase::recompute);
@@ -234,7 +248,7 @@ ClassBuilder::AttentionGrads ClassBuilder::add_to_slices(const AttentionGrads& o
   }
   const auto sum_for = [&](const char* name, ValueId like) {
     const Value& source = graph_.value(like);
-    const ValueId sum = value({label(name), {queries(), source.shape.back()}, source.kind, source.sharding});
+    const ValueId sum = value({label(name), {slice().size(), source.shape.back()}, source.kind, source.sharding});
     graph_.values[sum].accumulated = true;
     return sum;
   };
@@ -263,46 +277,56 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
     return value({label(name), {rows, columns}, ValueKind::activation_grad, std::move(sharding)});
   };
   const bool gathered = layout_.cp > 1, apart = v.kv.valid();
-  // Every rank's queries add to the gradients of all keys, and its heads to that of the key that they share.
-  Sharding of_shared = token_sharding();
-  if (in_tp()) of_shared.add_partial(Axis::tp);
+  // Every rank's queries add to the gradients of all keys.
   const auto of_all_ranks = [&](Sharding sharding) {
     sharding.remove(Axis::cp);
     if (gathered) sharding.add_partial(Axis::cp);
     return sharding;
   };
-  const std::int64_t kv_rows = layout_.has_slices() ? keys() : tokens() * layout_.cp;
+  const std::int64_t kv_rows = layout_.has_slices() ? keys() : tokens_of_ranks();
   AttentionGrads grads;
   grads.qkv = grad_value(apart ? "d_queries" : "d_qkv", tokens(), apart ? heads() * query_head() : qkv_width(),
                          head_sharding());
-  std::vector<Write> writes{{Operand::queries_grad, grads.qkv}}, of_all_tokens;
+  std::vector<Write> writes{{Operand::queries_grad, grads.qkv}};
   if (apart) {
-    of_all_tokens.push_back({Operand::keys_values_grad,
-                             grads.kv = grad_value("d_kv_all", kv_rows, kv_width(), of_all_ranks(head_sharding()))});
+    grads.kv = grad_value("d_kv_all", kv_rows, kv_width(), of_all_ranks(head_sharding()));
+    writes.push_back({Operand::keys_values_grad, grads.kv});
   }
   if (model_.latent) {
-    of_all_tokens.push_back(
-        {Operand::rotary_key_grad, grads.rope_key = grad_value("d_rope_key_all", kv_rows, model_.latent->rope_head_dim,
-                                                               of_all_ranks(of_shared))});
+    grads.rope_key =
+        grad_value("d_rope_key_all", kv_rows, model_.latent->rope_head_dim, of_all_ranks(shared_key_sharding()));
+    writes.push_back({Operand::rotary_key_grad, grads.rope_key});
   }
-  writes.insert(writes.end(), of_all_tokens.begin(), of_all_tokens.end());
   add(Role::attention, Phase::input_grad, core_key(), std::move(reads), std::move(writes));
-  if (layout_.has_slices()) return add_to_slices(grads);
-  if (!gathered) return grads;
+  if (layout_.has_slices()) grads = add_to_slices(grads);
+  return gathered ? scatter_over_ranks(grads) : grads;
+}
 
-  std::int64_t elements = 0;
-  std::vector<Read> partial;
-  for (const Write& write : of_all_tokens) {
-    elements += graph_.value(write.value).elements();
-    partial.push_back({write.operand, write.value});
+// Every rank's heads add to the gradient of the rotary key that they share.
+Sharding ClassBuilder::shared_key_sharding() const {
+  Sharding sharding = token_sharding();
+  if (in_tp()) sharding.add_partial(Axis::tp);
+  return sharding;
+}
+
+// Context-parallel ranks sum the gradients of the keys and values of a sequence or a slice, and keep their own tokens'.
+ClassBuilder::AttentionGrads ClassBuilder::scatter_over_ranks(const AttentionGrads& of_all) {
+  const auto own = [&](const char* name, std::int64_t columns, Sharding sharding) {
+    return value({label(name), {tokens(), columns}, ValueKind::activation_grad, std::move(sharding)});
+  };
+  AttentionGrads grads{of_all.qkv, own("d_kv", kv_width(), head_sharding()), {}};
+  std::int64_t elements = graph_.value(of_all.kv).elements();
+  std::vector<Read> partial{{Operand::keys_values_grad, of_all.kv}};
+  std::vector<Write> sums{{Operand::keys_values_grad, grads.kv}};
+  if (model_.latent) {
+    grads.rope_key = own("d_rope_key", model_.latent->rope_head_dim, shared_key_sharding());
+    elements += graph_.value(of_all.rope_key).elements();
+    partial.push_back({Operand::rotary_key_grad, of_all.rope_key});
+    sums.push_back({Operand::rotary_key_grad, grads.rope_key});
   }
-  std::vector<Write> own{
-      {Operand::keys_values_grad, grads.kv = grad_value("d_kv", tokens(), kv_width(), head_sharding())}};
-  if (model_.latent)
-    own.push_back({Operand::rotary_key_grad,
-                   grads.rope_key = grad_value("d_rope_key", tokens(), model_.latent->rope_head_dim, of_shared)});
-  transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, elements, std::move(partial),
-           std::move(own));
+  Operation& sum = transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, elements,
+                            std::move(partial), std::move(sums));
+  if (layout_.has_slices()) sum.part = 1;  // the sum over slices goes by the same name
   return grads;
 }
 

@@ -31,10 +31,11 @@ class TransferTable {
 };
 
 // What a layer's forward pass (or its recomputation) leaves for backward. Invalid where the layer has no such value.
+// What attention reads of all tokens is kv_full; what context-parallel ranks have gathered of one slice, kv_of_slice.
 struct LayerValues {
   ValueId input, normed, normed_full, query_latent, query_normed, kv_latent, rope_key, kv_normed, qkv, kv, kv_full,
-      rope_full, context, attention_mask, middle, ffn_normed, ffn_normed_full, ffn_hidden, ffn_activated, ffn_mask,
-      output;
+      rope_full, kv_of_slice, rope_of_slice, context, attention_mask, middle, ffn_normed, ffn_normed_full, ffn_hidden,
+      ffn_activated, ffn_mask, output;
   ValueId projected_qkv, projected_kv;  // qkv and kv before the norms of queries and keys, where there are any
   std::vector<Write> attention_saved;   // softmax and its dropout, or the row sums of a flash kernel
   ValueId scores, routing, expert_load, expert_input, expert_hidden, expert_activated, expert_output;
@@ -213,8 +214,15 @@ class ClassBuilder {
   OpKey qk_norm_key() const;
   ValueId backward_latent(const LayerValues& v, const AttentionGrads& grads, ValueId x);
   void gather_keys(LayerValues& v, Phase phase);
+  void gather_over_ranks(LayerValues& v, Phase phase);
   void join_keys(LayerValues& v, Phase phase);
   AttentionGrads add_to_slices(const AttentionGrads& of_all);
+  AttentionGrads scatter_over_ranks(const AttentionGrads& of_all);
+  Sharding shared_key_sharding() const;
+  // What an earlier or later turn left of the present layer in forward.
+  const LayerValues& saved_by(std::int32_t turn) const {
+    return turns_[turn].saved[chunk_][layer_ - chunk_layers_[chunk_].first];
+  }
   OpKey core_key() const;
   std::vector<Read> core_inputs(const LayerValues& v) const;
   void forward_ffn(LayerValues& v, Phase phase);
@@ -224,6 +232,7 @@ class ClassBuilder {
   OpKey gate_key(Phase phase) const;
   OpKey permute_key(std::int64_t tokens = 0) const;
   void forward_gate(LayerValues& v, Phase phase);
+  ValueId loads_of_all_tokens(const LayerValues& v) const;
   ValueId bound_for_experts(const char* name, ValueKind kind);
   bool gathers_all_tokens() const;
   std::int64_t dispatched_tokens() const;
@@ -305,10 +314,13 @@ class ClassBuilder {
 
   // Sizes on this rank.
   std::int64_t tokens() const { return layout_.has_slices() ? queries() : layout_.tokens(); }
+  // Those whose keys and values context-parallel ranks have together: a slice's, or all of a micro-batch.
+  std::int64_t tokens_of_ranks() const { return tokens() * layout_.cp; }
   // Of one sequence: those that attention computes for, and those that it reads the keys of.
-  std::int64_t queries() const { return layout_.has_slices() ? slice().size() : layout_.seq / layout_.cp; }
+  std::int64_t queries() const { return (layout_.has_slices() ? slice().size() : layout_.seq) / layout_.cp; }
   std::int64_t keys() const { return layout_.has_slices() ? slice().end : layout_.seq; }
   ElementRange slice() const { return layout_.slice(turn_); }
+  bool has_earlier_slice() const { return layout_.has_slices() && turn_ > 0; }
   // Keys and values lie apart from queries, because other ranks or slices read them.
   bool shares_keys() const { return layout_.cp > 1 || layout_.has_slices(); }
   std::int64_t stream_tokens() const { return layout_.sequence_parallel ? tokens() / layout_.tp : tokens(); }

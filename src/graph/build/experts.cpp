@@ -22,7 +22,7 @@ ValueId ClassBuilder::bound_for_experts(const char* name, ValueKind kind) {
 }
 
 std::int64_t ClassBuilder::routed_rows() const {
-  return routed_slots(model_, layout_).slots();
+  return graph_.tokens.slots_of(turn_);
 }
 
 // Expert-parallel exchange keeps the total (balanced); expert tensor parallelism gathers it where tokens are split.
@@ -56,8 +56,15 @@ void ClassBuilder::forward_gate(LayerValues& v, Phase phase) {
   };
   v.routing = in_fp32("routing", {stream_tokens(), 2 * experts.top_k}, stream_sharding());
   v.expert_load = in_fp32("expert_load", {2, experts.count}, {});
-  add(Role::gate, phase, gate_key(phase), {{Operand::input, v.scores}},
+  std::vector<Read> reads{{Operand::input, v.scores}};
+  if (has_earlier_slice()) reads.push_back({Operand::loads, saved_by(turn_ - 1).expert_load});
+  add(Role::gate, phase, gate_key(phase), std::move(reads),
       {{Operand::routing, v.routing}, {Operand::loads, v.expert_load}});
+}
+
+// The loads of a whole micro-batch: the gates of slices go on where those before them ended, so the last one has them.
+ValueId ClassBuilder::loads_of_all_tokens(const LayerValues& v) const {
+  return layout_.has_slices() ? saved_by(static_cast<std::int32_t>(layout_.slices()) - 1).expert_load : v.expert_load;
 }
 
 void ClassBuilder::expert_activations(LayerValues& v, Phase phase) {
@@ -210,7 +217,7 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
       {{Operand::routing_grad, d_weights},
        {Operand::input, v.scores},
        {Operand::routing, v.routing},
-       {Operand::loads, v.expert_load}},
+       {Operand::loads, loads_of_all_tokens(v)}},
       {{Operand::input_grad, d_scores}});
   // The router's dX is added onto the tokens' gradient by the same product.
   return linear_backward(Role::router, v.ffn_normed, {d_scores}, {h, experts.count}, d_tokens);

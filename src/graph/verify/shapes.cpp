@@ -182,7 +182,8 @@ class ShapeRules {
       equal("values read", read(ValueKind::activation), scores + 2 * choices + load);
       equal("gradients written", written(), scores);
     } else {
-      equal("scores read", read(ValueKind::activation), scores);
+      equal("scores read", read(Operand::input), scores);
+      if (find_read(op_, Operand::loads).valid()) equal("loads read", read(Operand::loads), load);
       equal("elements written", written(), 2 * choices + load);
     }
   }

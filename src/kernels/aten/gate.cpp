@@ -30,17 +30,32 @@ void choose(const float* scores, std::int64_t count, std::int64_t wanted, float*
 // Turns the expert of a choice into its slot.
 class SlotGiver {
  public:
-  SlotGiver(const GateShape& shape, float* choices) : capacity_(shape.capacity), choices_(choices) {}
+  SlotGiver(const GateShape& shape, float* choices)
+      : capacity_(shape.capacity),
+        taken_in_all_(shape.capacity_of_calls > 0 ? shape.capacity_of_calls : shape.capacity),
+        choices_(choices),
+        before_(choices_before(shape, choices)) {}
   void give(float& choice) {
     const auto expert = static_cast<std::int64_t>(choice);
-    const auto position = static_cast<std::int64_t>(choices_[expert]);
+    const auto taken = static_cast<std::int64_t>(choices_[expert]);
+    const std::int64_t position = taken - static_cast<std::int64_t>(before_[expert]);
     choices_[expert] += 1.0F;
-    choice = static_cast<float>(position < capacity_ ? expert * capacity_ + position : -1 - expert);
+    const bool has_slot = taken < taken_in_all_ && position < capacity_;
+    choice = static_cast<float>(has_slot ? expert * capacity_ + position : -1 - expert);
   }
 
  private:
-  std::int64_t capacity_;
+  // Returns by expert the choices of earlier calls that have other slots. Belongs to the calling thread.
+  static const float* choices_before(const GateShape& shape, const float* choices) {
+    thread_local std::vector<float> before;
+    before.assign(static_cast<std::size_t>(shape.experts), 0.0F);
+    if (shape.capacity_of_calls > 0) std::copy_n(choices, shape.experts, before.begin());
+    return before.data();
+  }
+
+  std::int64_t capacity_, taken_in_all_;
   float* choices_;
+  const float* before_;
 };
 
 // Tokens by descending probability of their first choice; of equal ones the first.

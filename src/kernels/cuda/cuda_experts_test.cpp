@@ -31,6 +31,19 @@ TEST_F(CudaExperts, TheGateGoesOnWhereEarlierRowsEnded) {
   });
 }
 
+TEST_F(CudaExperts, TheGateGoesOnWithOtherSlots) {
+  const GateShape first{.experts = 5, .top_k = 2, .capacity = 10, .capacity_of_calls = 12};
+  GateShape second = first;
+  second.capacity = 12;
+  compare([&](TestMemory& m, Kernels& k) {
+    const Matrix scores = m.matrix(40, 5, 1), routing = m.matrix32(40, 4, 2);
+    const GateLoad load{m.vector32(5, 4), m.vector32(5, 5)};
+    k.gate(first, scores.row_slice(0, 10), routing.row_slice(0, 10), load, Into::overwrite);
+    k.gate(second, scores.row_slice(10, 40), routing.row_slice(10, 40), load, Into::add);
+    return std::vector{routing, as_matrix(load.choices), as_matrix(load.probabilities)};
+  });
+}
+
 TEST_F(CudaExperts, RowsGoToTheirSlotsAndBack) {
   const GateShape shape{5, 2, 10};
   for (const std::int64_t columns : {1, 13, 64})

@@ -67,6 +67,8 @@ __global__ void slots_kernel(GateShape shape, std::int64_t choices, const int* c
   __shared__ int turns[kThreads], wanted[kThreads];
   const std::int64_t expert = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   std::int64_t taken = adds && expert < shape.experts ? static_cast<std::int64_t>(load[expert]) : 0;
+  const bool own_slots = shape.capacity_of_calls > 0;
+  const std::int64_t first = own_slots ? taken : 0, in_all = own_slots ? shape.capacity_of_calls : shape.capacity;
   for (std::int64_t begin = 0; begin < choices; begin += kThreads) {
     __syncthreads();
     if (begin + threadIdx.x < choices) {
@@ -77,7 +79,8 @@ __global__ void slots_kernel(GateShape shape, std::int64_t choices, const int* c
     if (expert >= shape.experts) continue;
     for (int i = 0; i < kThreads && begin + i < choices; ++i) {
       if (wanted[i] != expert) continue;
-      const std::int64_t slot = taken < shape.capacity ? expert * shape.capacity + taken : -1 - expert;
+      const bool has_slot = taken < in_all && taken - first < shape.capacity;
+      const std::int64_t slot = has_slot ? expert * shape.capacity + taken - first : -1 - expert;
       store_one(routing, turns[i] / shape.top_k, turns[i] % shape.top_k, static_cast<float>(slot));
       ++taken;
     }

@@ -71,15 +71,19 @@ class FramePlacer {
   }
 
   // Compute of a forward writes it, and nobody but compute of the same chunk reads it, so the order of compute alone
-  // says when its memory is free. Where micro-batches pause, so does it for what backward makes, and for what transfers
-  // beside compute use that start behind compute of their block and that it waits for.
+  // says when its memory is free. Slices before its own, which go back behind it, do not read it. Where micro-batches
+  // pause, so does it for what backward makes, and for what transfers beside compute use that start behind compute of
+  // their block and that it waits for.
   bool is_framed(ValueId id) const {
     const Lifetime& life = lifetimes_[id.index()];
     if (!plan_.graph.value(id).per_micro_batch || !life.leaves_block || life.pooled || !life.block.valid())
       return false;
     const IssueBlock& written_in = block(life.block);
     const auto writes = [&](OpId op) { return is_ordered(op) && spot(op).block == life.block; };
-    const auto reads = [&](OpId op) { return is_ordered(op) && block(spot(op).block).chunk == written_in.chunk; };
+    const auto reads = [&](OpId op) {
+      const IssueBlock& read_in = block(spot(op).block);
+      return is_ordered(op) && read_in.chunk == written_in.chunk && read_in.slice >= written_in.slice;
+    };
     return (written_in.kind == BlockKind::forward || beside_) && !life.readers.empty() &&
            std::all_of(life.writers.begin(), life.writers.end(), writes) &&
            std::all_of(life.readers.begin(), life.readers.end(), reads);

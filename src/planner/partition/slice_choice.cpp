@@ -12,9 +12,10 @@ namespace {
 
 constexpr std::int64_t kMaxUnits = 64;
 
-// Returns the tokens of a unit: as few as make no more than kMaxUnits, and as sequence parallelism can divide.
+// Returns the tokens of a unit: as few as make no more than kMaxUnits, and as context and sequence parallelism can
+// divide.
 std::int64_t tokens_of_unit(const Layout& layout) {
-  const std::int64_t step = layout.sequence_parallel ? layout.tp : 1;
+  const std::int64_t step = layout.cp * (layout.sequence_parallel ? layout.tp : 1);
   for (std::int64_t tokens = step; tokens < layout.seq; tokens += step) {
     if (layout.seq % tokens == 0 && layout.seq / tokens <= kMaxUnits) return tokens;
   }
@@ -53,7 +54,9 @@ class LastSlice {
       : seq_(layout.seq), always_(graph.classes.size(), cost) {
     for (const Operation& op : graph.operations) {
       if (!counts_for_pass(op) || op.turn + 1 != layout.slices()) continue;
-      const bool meets_keys = op.role == Role::attention || op.role == Role::kv_gather || op.role == Role::kv_reduce;
+      // What context-parallel ranks send each other is of the slice alone.
+      const bool of_keys = op.role == Role::kv_gather || op.role == Role::kv_reduce;
+      const bool meets_keys = op.role == Role::attention || (of_keys && !op.is_transfer());
       if (meets_keys) {
         meeting_keys_.push_back(op);
       } else {
