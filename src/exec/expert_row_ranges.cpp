@@ -49,7 +49,7 @@ ExpertRowRanges::ExpertRowRanges(const Plan& plan, ClassId rank_class) {
   ranks_ = plan.layout.ep;
   choices_ = token_rows(plan.layout).rows * slots.top_k;
   for (const Operation& op : plan.graph.operations) {
-    if (op.rank_class != rank_class || op.origins.size() != 1 || !is_way_out(op, ranks_ > 1)) continue;
+    if (op.rank_class != rank_class || op.origins.size() != 1 || op.leg > 0 || !is_way_out(op, ranks_ > 1)) continue;
     const Origin& part = op.origins.front();
     const bool by_tokens = is_whole(part) ? slots.uneven : part.axis == kTokenAxis;
     if (by_tokens) add_tables(op, plan);
@@ -70,7 +70,7 @@ void ExpertRowRanges::add_tables(const Operation& way_out, const Plan& plan) {
     ExpertTable& table = tables_[{way_out.layer, m, pass_of(way_out.phase)}].emplace_back();
     table.part = part;
     table.outgoing.assign(experts_, rows);
-    table.incoming = table.outgoing;
+    table.incoming = table.passed_on = table.outgoing;
   }
 }
 
