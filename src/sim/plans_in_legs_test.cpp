@@ -190,8 +190,10 @@ TEST(PlansInLegs, ExchangesInLevelsSendLargerMessages) {
 // is proven, and no faster than its bound.
 TEST(PlansInLegs, TheSearchTakesTensorParallelismOverNodesIntoLevels) {
   for (const bool rows : {false, true}) {
-    PlanRequest r = searching(request(small_gpt(2), parse_cluster("dgx-a100:2,gpus=2,nic=1Gb/s"),
-                                      {.tp = 4, .etp = 4, .sequence_parallel = rows}, 2));
+    PlanRequest ideal = request(small_gpt(2), parse_cluster("dgx-a100:2,gpus=2,nic=8MB/s"),
+                                {.tp = 4, .etp = 4, .sequence_parallel = rows}, 2);
+    idealize(ideal);
+    PlanRequest r = searching(ideal);
     r.search.budget_s = 0.3;
     const SharedGraph graph = build(r);
     const WholePlan made = make_whole_plan(r, graph, "weft");
