@@ -31,6 +31,7 @@ std::uint64_t hash_of(const PreparedCall& call) {
   if (call.uneven) {
     for (const std::int64_t number : {call.uneven->blocks, call.uneven->units, call.uneven->unit_bytes}) mix(number);
     mix(call.uneven->known ? 1 : 0);
+    mix(call.uneven->in_run);
   }
   return hash;
 }

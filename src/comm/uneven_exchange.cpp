@@ -13,6 +13,7 @@ UnevenRun::UnevenRun(const UnevenBlocks& shape, std::vector<std::int64_t> member
                      Transport& transport)
     : shape_(shape), channel_(first_channel), transport_(transport) {
   WEFT_CHECK(shape.blocks >= 1 && shape.units >= 0 && shape.unit_bytes >= 0);
+  WEFT_CHECK(shape.in_run == 0 || (shape.in_run > 0 && shape.blocks % shape.in_run == 0));
   const auto blocks = static_cast<std::size_t>(shape.blocks);
   outgoing_.resize(members.size() * blocks);
   for (std::size_t m = 0; m < members.size(); ++m) {
@@ -21,6 +22,8 @@ UnevenRun::UnevenRun(const UnevenBlocks& shape, std::vector<std::int64_t> member
     if (peer.rank == transport.rank()) self_ = m;
     peer.out.reserve(blocks);
     peer.in.reserve(blocks);
+    peer.table_out.reserve(blocks);
+    peer.table_in.reserve(blocks);
   }
   WEFT_CHECK(peers_[self_].rank == transport.rank());
 }
@@ -38,10 +41,20 @@ void UnevenRun::place(std::span<const ElementRange> windows, std::size_t member,
   segments.clear();
   const auto blocks = static_cast<std::size_t>(shape_.blocks);
   for (std::size_t b = 0; b < blocks; ++b) {
-    const ElementRange& window = windows[member * blocks + b];
+    const std::size_t at = place_of(member, b);
+    const ElementRange& window = windows[at];
     if (window.empty()) continue;
-    std::byte* const block = buffer + static_cast<std::int64_t>(member * blocks + b) * block_bytes();
+    std::byte* const block = buffer + static_cast<std::int64_t>(at) * block_bytes();
     segments.push_back({block + window.begin * shape_.unit_bytes, window.size() * shape_.unit_bytes});
+  }
+}
+
+void UnevenRun::find_tables(std::size_t member, ElementRange* windows, std::vector<Segment>& tables) const {
+  const std::int64_t in_run = shape_.in_run == 0 ? shape_.blocks : shape_.in_run;
+  tables.clear();
+  for (std::int64_t b = 0; b < shape_.blocks; b += in_run) {
+    tables.push_back({reinterpret_cast<std::byte*>(windows + place_of(member, static_cast<std::size_t>(b))),
+                      in_run * static_cast<std::int64_t>(sizeof(ElementRange))});
   }
 }
 
@@ -63,19 +76,15 @@ void UnevenRun::start(const std::byte* input, std::span<const ElementRange> outg
   std::copy(outgoing.begin(), outgoing.end(), outgoing_.begin());
   output_ = output;
   incoming_ = incoming;
-  const std::int64_t table = shape_.blocks * static_cast<std::int64_t>(sizeof(ElementRange));
-  const auto part_of = [&](ElementRange* windows, std::size_t member) {
-    return Segment{reinterpret_cast<std::byte*>(windows + member * static_cast<std::size_t>(shape_.blocks)), table};
-  };
   // Every rank begins with a different peer, so that not all send to the same one.
   for (std::size_t i = 1; i < peers_.size(); ++i) {
     const std::size_t m = (self_ + i) % peers_.size();
     Peer& peer = peers_[m];
     if (!shape_.known) {
-      peer.table_out = part_of(outgoing_.data(), m);
-      peer.table_in = part_of(incoming_.data(), m);
-      peer.table_received = transport_.receive(peer.rank, channel_, {.dst = {&peer.table_in, 1}, .operand = {}});
-      peer.table_sent = transport_.send(peer.rank, channel_, {&peer.table_out, 1});
+      find_tables(m, outgoing_.data(), peer.table_out);
+      find_tables(m, incoming_.data(), peer.table_in);
+      peer.table_received = transport_.receive(peer.rank, channel_, {.dst = peer.table_in, .operand = {}});
+      peer.table_sent = transport_.send(peer.rank, channel_, peer.table_out);
       peer.telling = peer.listening = true;
       left_ += 2;
     } else {
@@ -94,15 +103,19 @@ void UnevenRun::start(const std::byte* input, std::span<const ElementRange> outg
   for (std::size_t s = 0; s < own.out.size(); ++s) {
     std::memcpy(own.in[s].data, own.out[s].data, static_cast<std::size_t>(own.out[s].bytes));
   }
-  const auto blocks = static_cast<std::size_t>(shape_.blocks);
-  if (!shape_.known) std::copy_n(&outgoing_[self_ * blocks], blocks, &incoming_[self_ * blocks]);
+  if (shape_.known) return;
+  for (std::int64_t b = 0; b < shape_.blocks; ++b) {
+    const std::size_t at = place_of(self_, static_cast<std::size_t>(b));
+    incoming_[at] = outgoing_[at];
+  }
 }
 
 // Called when it is known what a member will send.
 void UnevenRun::receive(std::size_t member) {
   Peer& peer = peers_[member];
-  const auto blocks = static_cast<std::size_t>(shape_.blocks);
-  check(incoming_.subspan(member * blocks, blocks));
+  for (std::int64_t b = 0; b < shape_.blocks; ++b) {
+    check(incoming_.subspan(place_of(member, static_cast<std::size_t>(b)), 1));
+  }
   place(incoming_, member, output_, peer.in);
   if (peer.in.empty()) return;
   peer.received = transport_.receive(peer.rank, channel_ + 1, {.dst = peer.in, .operand = {}});

@@ -1,7 +1,7 @@
 // An all_to_all whose sizes are data. Every member has `blocks` blocks for every member, in a buffer with room for
-// whole blocks: [member][block][unit]. The exchange is told at its start which units of a block travel; they land at
-// the same place in the receiver's block. Receivers are told first, unless they know. A unit range (begin..end of a
-// block) may be empty.
+// whole blocks: [member][block][unit], or in runs, [run][member][block of the run][unit]. The exchange is told at its
+// start which units of a block travel; they land at the same place in the receiver's block. Receivers are told first,
+// unless they know. A unit range (begin..end of a block) may be empty.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct UnevenBlocks {
   std::int64_t unit_bytes = 0;  // a row of a matrix, say
   // Whether the receiver knows what will arrive, because it sent the same units in an exchange before.
   bool known = false;
+  std::int64_t in_run = 0;  // consecutive blocks of a member, which divide `blocks`; 0: all of them
   friend bool operator==(const UnevenBlocks&, const UnevenBlocks&) = default;
 };
 
@@ -48,11 +49,17 @@ class UnevenRun {
  private:
   struct Peer {
     std::int64_t rank = 0;
-    Segment table_out, table_in;
+    std::vector<Segment> table_out, table_in;  // by run
     std::vector<Segment> out, in;
     Ticket table_sent, table_received, sent, received;
     bool telling = false, listening = false, sending = false, receiving = false;  // under way
   };
+  // Where a member's block and its range lie among all of them.
+  std::size_t place_of(std::size_t member, std::size_t block) const {
+    const auto in_run = static_cast<std::size_t>(shape_.in_run == 0 ? shape_.blocks : shape_.in_run);
+    return (block / in_run * peers_.size() + member) * in_run + block % in_run;
+  }
+  void find_tables(std::size_t member, ElementRange* windows, std::vector<Segment>& tables) const;
   std::int64_t block_bytes() const { return shape_.units * shape_.unit_bytes; }
   void check(std::span<const ElementRange> windows) const;
   void place(std::span<const ElementRange> windows, std::size_t member, std::byte* buffer,

@@ -88,8 +88,8 @@ class CostModel {
   // Makes of the closed form of a library's collective what was measured of it.
   void fit_to_library(const Operation& operation, TransferCost& cost) const;
   Nanos latency_of(const RankClass& rank_class, const CollectiveTraffic& traffic) const;
-  TransferCost exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, std::int64_t members,
-                        Bytes bytes) const;
+  TransferCost exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, const ClassGroup& group,
+                        const Communication& communication) const;
   TransferCost least_of_sizes(const Operation& operation) const;
   bool is_forwarded(const Communication& communication) const;
   double distinct_rows(const GroupView& view) const;

@@ -8,38 +8,18 @@
 #include "exec/leg_shares.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/row_ranges.hpp"
+#include "exec/transfer_segments.hpp"
 #include "graph/kfac.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/substitute.hpp"
 #include "graph/transfer_program.hpp"
 
 namespace weft {
 namespace {
 
-// What runs travels as it lies in memory.
-Segment segment_of(const ElementPointer& data, std::int64_t elements) {
-  return {data.address, wire_bytes(elements, {data.type}).value};
-}
-
 bool same_places(const std::vector<Segment>& a, const std::vector<Segment>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Segment& x, const Segment& y) { return x.data == y.data && x.bytes == y.bytes; });
-}
-
-// What is compressed on the way has no kernel yet; elsewhere elements lie side by side.
-std::int64_t elements_in(Bytes bytes, const WireFormat& format) {
-  WEFT_CHECK(format.block == 0);
-  return bytes.value / size_of(format.type).value;
-}
-
-std::int64_t elements_in(const std::vector<Segment>& segments, const WireFormat& format) {
-  Bytes bytes;
-  for (const Segment& segment : segments) bytes.value += segment.bytes;
-  return elements_in(bytes, format);
-}
-
-// Returns whether tokens or their gradients go from the experts back: the way that they came is known.
-bool returns_rows(const Operation& exchange) {
-  return (exchange.role == Role::expert_combine) == (exchange.phase != Phase::input_grad);
 }
 
 bool is_message(const Communication& c) {
@@ -65,6 +45,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, MicroBatch micro_
   Ends ends;
   if (is_message(*op.communication)) {
     add_message(op, micro_batch, ends);
+  } else if (op.rule != Substitution::none && is_layer_traffic(op)) {
+    add_layer_leg(op, micro_batch, ends);
   } else if (op.rule != Substitution::none) {
     add_leg(op, micro_batch, ends);
   } else if (gathers_gradient(op)) {
@@ -165,13 +147,9 @@ void TransferBinder::add_exchange(const Operation& op, MicroBatch micro_batch, E
     fail("'{}' is cut otherwise than the way to the experts: weft run cannot carry it out", describe(op));
   }
   ExpertTable& ranges = *use.tables().front();
-  const auto table = [](std::vector<ElementRange>& list) {
-    return Segment{reinterpret_cast<std::byte*>(list.data()),
-                   static_cast<std::int64_t>(list.size() * sizeof(ElementRange))};
-  };
   const bool returns = returns_rows(original);
-  ends.input.push_back(table(returns ? ranges.incoming : ranges.outgoing));
-  ends.output.push_back(table(returns ? ranges.outgoing : ranges.incoming));
+  ends.input.push_back(segment_of(returns ? ranges.incoming : ranges.outgoing));
+  ends.output.push_back(segment_of(returns ? ranges.outgoing : ranges.incoming));
   ends.uneven =
       UnevenBlocks{.blocks = experts.experts() / experts.ranks(),
                    .units = experts.capacity(original),

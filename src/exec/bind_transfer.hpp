@@ -43,6 +43,11 @@ class TransferBinder {
   void add_encoded(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_node_shards(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_leg(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  // Legs of layer traffic (exec/bind_layer_leg.cpp).
+  void add_layer_leg(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_leg_of_sum(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_leg_of_rows(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_leg_of_exchange(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_rows(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_exchange(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   void add_message(const Operation& op, MicroBatch micro_batch, Ends& ends) const;

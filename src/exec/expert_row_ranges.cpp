@@ -47,7 +47,7 @@ ExpertRowRanges::ExpertRowRanges(const Plan& plan, ClassId rank_class) {
   tokens_.routed = routed_slots(plan.model, plan.layout);
   ranks_ = plan.layout.ep;
   for (const Operation& op : plan.graph.operations) {
-    if (op.rank_class != rank_class || op.origins.size() != 1 || !is_way_out(op, ranks_ > 1)) continue;
+    if (op.rank_class != rank_class || op.origins.size() != 1 || op.leg > 0 || !is_way_out(op, ranks_ > 1)) continue;
     const Origin& part = op.origins.front();
     const bool by_tokens = is_whole(part) ? tokens_.routed.uneven : part.axis == kTokenAxis;
     if (by_tokens) add_tables(op, plan);
@@ -69,7 +69,7 @@ void ExpertRowRanges::add_tables(const Operation& way_out, const Plan& plan) {
     ExpertTable& table = tables_[key_of(way_out, m)].emplace_back();
     table.part = part;
     table.outgoing.assign(experts(), rows);
-    table.incoming = table.outgoing;
+    table.incoming = table.passed_on = table.outgoing;
   }
 }
 

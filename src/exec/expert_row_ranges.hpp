@@ -21,6 +21,8 @@ struct ExpertTable {
   Origin part;                         // of the way out
   std::vector<ElementRange> outgoing;  // of this rank's tokens, by expert
   std::vector<ElementRange> incoming;  // of what this rank's experts get, by source and expert
+  // In levels: of what this rank passes on, by destination and its expert, or on the way back by the source's.
+  std::vector<ElementRange> passed_on;
 };
 
 class ExpertRowRanges {

@@ -31,6 +31,7 @@ void replace_read(Operation& op, Operand operand, ValueId by) {
 
 bool gathers_rows_of_others(const Operation& op) {
   if (!op.communication || !op.per_micro_batch || op.layer < 0 || !is_entry_or_exit_of_region(op.role)) return false;
+  if (op.rule != Substitution::none) return false;  // a leg brings what other legs brought before
   // What backward gathers for a weight gradient is read whole.
   return op.communication->collective == Collective::all_gather && op.communication->group == GroupKind::tp &&
          op.phase != Phase::weight_grad;

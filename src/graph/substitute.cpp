@@ -7,14 +7,18 @@
 namespace weft {
 namespace {
 
+Carried carried_by_one(const Operation& op) {
+  return {op.reads.front().value, op.writes.front().value};
+}
+
 const ClassGroup& group_of(const StepGraph& graph, const Operation& op) {
   return graph.classes[op.rank_class.index()].group(op.communication->group);
 }
 
 // The elements of what lies behind a leg that is not the last one.
 std::int64_t elements_behind(const StepGraph& graph, const Operation& op, Substitution rule, std::int64_t leg) {
-  const std::int64_t read = graph.value(read_of(op, Operand::payload)).elements();
-  const std::int64_t written = graph.value(write_of(op, Operand::payload)).elements();
+  const std::int64_t read = graph.value(carried_by_one(op).read).elements();
+  const std::int64_t written = graph.value(carried_by_one(op).written).elements();
   const ClassGroup& group = group_of(graph, op);
   const auto divided = [&](std::int64_t n) { return (read + n - 1) / n; };
   switch (rule) {
@@ -22,6 +26,8 @@ std::int64_t elements_behind(const StepGraph& graph, const Operation& op, Substi
       return divided(group.view.size);
     case Substitution::all_reduce_in_levels:
       return divided(group.scoped(Scope::inner).view.size);
+    case Substitution::all_to_all_in_levels:
+      return read;
     case Substitution::all_reduce_in_three_levels: {
       const LevelSizes levels = group.level_sizes();
       const bool is_above_middle = leg == 1 || leg == 2;
@@ -58,19 +64,56 @@ std::int64_t elements_of_leg(const ClassGroup& group, const RuleLeg& leg, const 
   }
 }
 
+bool is_parameter_traffic(const Operation& op) {
+  if (op.role != Role::grad_reduce && op.role != Role::param_gather) return false;
+  const GroupKind group = op.communication->group;
+  return group == GroupKind::dp || group == GroupKind::shard || group == GroupKind::edp;
+}
+
+// Forwarded rows cross to a node once as they are. A part by rows of a sum needs equal slices of whole elements.
+bool allows_layer_rule(const StepGraph& graph, const Operation& op, Substitution rule) {
+  if (std::find(std::begin(kLayerRules), std::end(kLayerRules), rule) == std::end(kLayerRules)) return false;
+  if (op.communication->group == GroupKind::ep && graph.tokens.routed.forwarded) return false;
+  const ClassGroup& group = group_of(graph, op);
+  if (group.levels.empty() || rule != Substitution::all_reduce_in_levels) return true;
+  return graph.value(carried_by_one(op).read).shape.back() % group.scoped(Scope::inner).view.size == 0;
+}
+
 }  // namespace
+
+bool is_layer_traffic(const Operation& op) {
+  if (!op.communication || !op.per_micro_batch || op.layer < 0 || !carries_one_value(op)) return false;
+  const GroupKind group = op.communication->group;
+  switch (op.role) {
+    case Role::attention_gather:
+    case Role::attention_reduce:
+    case Role::ffn_gather:
+    case Role::ffn_reduce:
+      return group == GroupKind::tp;
+    case Role::kv_gather:
+    case Role::kv_reduce:
+      return group == GroupKind::cp;
+    case Role::expert_dispatch:
+    case Role::expert_combine:
+      return group == GroupKind::ep && op.communication->collective == Collective::all_to_all;
+    default:
+      return false;
+  }
+}
 
 bool may_be_substituted(const StepGraph& graph, const Operation& op, Substitution rule) {
   if (std::find(std::begin(kGraphRules), std::end(kGraphRules), rule) == std::end(kGraphRules)) return false;
   if (!op.communication || op.communication->collective != rule_of(rule).collective) return false;
-  if (op.role != Role::grad_reduce && op.role != Role::param_gather) return false;
-  const GroupKind group = op.communication->group;
-  if (group != GroupKind::dp && group != GroupKind::shard && group != GroupKind::edp) return false;
+  if (is_layer_traffic(op)) {
+    if (!allows_layer_rule(graph, op, rule)) return false;
+  } else if (!is_parameter_traffic(op)) {
+    return false;
+  }
   if (!carries_one_value(op) || op.communication->format.type == ElementType::u8) return false;
   if (has_levels(rule_of(rule)) && group_of(graph, op).levels.empty()) return false;
   if (has_three_levels(rule_of(rule)) && !group_of(graph, op).has_scope(Scope::middle)) return false;
-  const std::int64_t whole = std::max(graph.value(read_of(op, Operand::payload)).elements(),
-                                      graph.value(write_of(op, Operand::payload)).elements());
+  const std::int64_t whole =
+      std::max(graph.value(carried_by_one(op).read).elements(), graph.value(carried_by_one(op).written).elements());
   return whole > 0 && most_elements_between(graph, op, rule) <= whole;
 }
 
@@ -81,6 +124,23 @@ std::vector<Substitution> first_possible(const StepGraph& graph, const std::vect
       return may_be_substituted(graph, graph.operations[i], rule);
     });
     if (found != wanted.end()) rules[i] = *found;
+  }
+  return rules;
+}
+
+std::vector<Substitution> first_possible_of_parameters(const StepGraph& graph,
+                                                       const std::vector<Substitution>& wanted) {
+  std::vector<Substitution> rules = first_possible(graph, wanted);
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (is_layer_traffic(graph.operations[i])) rules[i] = Substitution::none;
+  }
+  return rules;
+}
+
+std::vector<Substitution> layer_traffic_in_levels(const StepGraph& graph) {
+  std::vector<Substitution> rules = first_possible(graph, {std::begin(kLayerRules), std::end(kLayerRules)});
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (!is_layer_traffic(graph.operations[i])) rules[i] = Substitution::none;
   }
   return rules;
 }
@@ -111,7 +171,8 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
     const SubstitutionRule& rule = rule_of(how.rule);
     const auto legs = static_cast<std::int32_t>(rule.legs.size());
     if (transfer >= 0) next_number = std::max(next_number, how.next_number + legs - 1);
-    const ValueId first = read_of(op, Operand::payload), final = write_of(op, Operand::payload);
+    const auto [first, final] = carried_by_one(op);
+    const Operand operand = op.reads.front().operand;
     ValueId in = first;
     for (std::int32_t s = 0; s < legs; ++s) {
       const RuleLeg& leg = rule.legs[s];
@@ -129,8 +190,8 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
       Operation made = op;
       made.rule = how.rule;
       made.leg = s;
-      made.reads = {{Operand::payload, in, s == 0 ? op.reads.front().distance : 0}};
-      made.writes = {{Operand::payload, out}};
+      made.reads = {{operand, in, s == 0 ? op.reads.front().distance : 0}};
+      made.writes = {{operand, out}};
       made.communication->collective = leg.collective;
       made.communication->scope = leg.scope;
       made.communication->bytes = wire_bytes(

@@ -1,4 +1,5 @@
-// Graph rewrite: transfers of data parallelism are carried out in legs, by the rules of collective/substitution.hpp.
+// Graph rewrite: transfers are carried out in legs, by the rules of collective/substitution.hpp: those of data
+// parallelism, and in two levels those of layers (tensor, context and expert parallelism).
 //
 // Between two legs lies a new value, numbered after those of the model's graph: what a rank has so far of the sum or of
 // the parameters. For a value with E elements in a group of N = outer x inner, whose shards have S = ceil(E / N):
@@ -9,7 +10,10 @@
 //   in three levels                the same level by level: of all_reduce ceil(E / (inner middle)) elements for every
 //                                  middle place, then one such slice; of the others the shards of its place in every
 //                                  inner group, then in every middle group
-// In a step's own transfers all of them lie in the memory of the whole (plan/memory/lifetimes.hpp).
+//   all_to_all in levels           all blocks: of every rank in the own inner group, what it sends to the own place of
+//                                  every inner group, in the order of the ranks that it is for
+// In a step's own transfers all of them lie in the memory of the whole (plan/memory/lifetimes.hpp). Those of layers
+// have memory of their own, in which a part by rows has its range of every shard, or of the slice.
 #pragma once
 
 #include <vector>
@@ -23,15 +27,26 @@ inline constexpr Substitution kGraphRules[] = {
     Substitution::all_reduce_in_halves,       Substitution::all_reduce_in_levels,
     Substitution::reduce_scatter_in_levels,   Substitution::all_gather_in_levels,
     Substitution::all_reduce_in_three_levels, Substitution::reduce_scatter_in_three_levels,
-    Substitution::all_gather_in_three_levels};
+    Substitution::all_gather_in_three_levels, Substitution::all_to_all_in_levels};
+// Those of layer traffic, one for each collective.
+inline constexpr Substitution kLayerRules[] = {Substitution::all_to_all_in_levels, Substitution::all_reduce_in_levels,
+                                               Substitution::reduce_scatter_in_levels,
+                                               Substitution::all_gather_in_levels};
+
+// Returns whether it is what a layer sends and receives in every micro-batch, for tensor, context or expert
+// parallelism, and may be carried out in levels: one value, no message between two ranks.
+bool is_layer_traffic(const Operation& operation);
 
 // Returns whether the rule may carry out an operation of a model's graph: a gradient reduction or parameter gather in a
-// dp, shard or edp group, with the rule's collective. Levels need a group that has them, with members of one class, and
-// values that are not smaller than those between the legs.
+// dp, shard or edp group, or layer traffic, with the rule's collective. Levels need a group that has them, with members
+// of one class, and values that are not smaller than those between the legs.
 bool may_be_substituted(const StepGraph& graph, const Operation& operation, Substitution rule);
 
 // Returns, by operation, the first of `wanted` that may carry it out, or none.
 std::vector<Substitution> first_possible(const StepGraph& graph, const std::vector<Substitution>& wanted);
+// The same for all operations but layer traffic, and for layer traffic alone.
+std::vector<Substitution> first_possible_of_parameters(const StepGraph& graph, const std::vector<Substitution>& wanted);
+std::vector<Substitution> layer_traffic_in_levels(const StepGraph& graph);
 
 // A graph with its transfers in legs, and how its operations relate to those of the graph that it was made from (the
 // whole).

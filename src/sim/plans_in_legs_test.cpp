@@ -12,7 +12,7 @@ namespace weft::test {
 namespace {
 
 const std::vector<Substitution> kInLevels{Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
-                                          Substitution::all_gather_in_levels};
+                                          Substitution::all_gather_in_levels, Substitution::all_to_all_in_levels};
 const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
 
 WholePlan plan_in_legs(const PlanRequest& r, std::string_view policy, const std::vector<Substitution>& wanted,
@@ -153,6 +153,62 @@ TEST(PlansInLegs, InThreeLevelsAreProvenAndNeverBelowTheBound) {
     }
   }
   EXPECT_GT(legs, 100);
+}
+
+// Sixteen ranks on two nodes. Messages of an all-to-all's leg between nodes are eight times as large as those of the
+// whole; here the NIC's efficiency doubles for that, and both have half of the buffer to carry across.
+TEST(PlansInLegs, ExchangesInLevelsSendLargerMessages) {
+  Transformer model = small_moe();
+  model.experts->count = 16;
+  PlanRequest r = request(model, parse_cluster("dgx-a100:2,nic=8MB/s"), {.ep = 16}, 1);
+  idealize(r);
+  const auto bytes_of = [](const StepGraph& graph) {
+    for (const Operation& op : graph.operations) {
+      if (op.role == Role::expert_dispatch) return op.communication->bytes.value;
+    }
+    return std::int64_t{0};
+  };
+  const std::int64_t bytes = bytes_of(build(r));
+  ASSERT_GT(bytes, 0);
+  r.profile.links["nic"].all_to_all[16] = {{Bytes{bytes}, 0.5}, {Bytes{8 * bytes}, 1.0}};
+  const StepGraph graph = build(r);
+  const Cluster cluster(r.cluster);
+  const CostModel cost(graph, cluster, r.profile);
+  for (const OpId id : graph.operations.ids()) {
+    const Operation& whole = graph.op(id);
+    if (whole.role != Role::expert_dispatch) continue;
+    Operation across = whole;
+    across.rule = Substitution::all_to_all_in_levels;
+    across.leg = 1;
+    across.communication->scope = Scope::outer;
+    EXPECT_NEAR(static_cast<double>(cost.alone(across).value) / static_cast<double>(cost.alone(whole).value), 0.5,
+                0.01);
+  }
+}
+
+// Tensor parallelism over two nodes whose NICs are slow: the search takes the traffic of layers into levels, the plan
+// is proven, and no faster than its bound.
+TEST(PlansInLegs, TheSearchTakesTensorParallelismOverNodesIntoLevels) {
+  for (const bool rows : {false, true}) {
+    PlanRequest ideal = request(small_gpt(2), parse_cluster("dgx-a100:2,gpus=2,nic=8MB/s"),
+                                {.tp = 4, .etp = 4, .sequence_parallel = rows}, 2);
+    idealize(ideal);
+    PlanRequest r = searching(ideal);
+    r.search.budget_s = 0.3;
+    const SharedGraph graph = build(r);
+    const WholePlan made = make_whole_plan(r, graph, "weft");
+    const std::optional<Violation> violation = verify_plan(made, {.memory_limit = {}, .check_memory = false});
+    ASSERT_FALSE(violation.has_value()) << violation->message;
+    int legs = 0;
+    for (const Operation& op : made.plan().graph.operations) {
+      legs += op.rule != Substitution::none && is_layer_traffic(op) ? 1 : 0;
+    }
+    EXPECT_GT(legs, 0);
+    const Timeline timeline = simulated(made.plan(), r.profile);
+    const Cluster cluster(r.cluster);
+    const double bound = step_bound(graph, CostModel(graph, cluster, r.profile)).seconds * 1e9;
+    EXPECT_LE(bound, timeline.period_ns + 0.5 * static_cast<double>(timeline.operations.size()));
+  }
 }
 
 // In halves or in levels, the parts of a bucket follow each other through the queues of the legs: with slow links at

@@ -91,14 +91,16 @@ class ChoiceTreeBuilder {
     const Operation part = one_of(op_, parts);
     if (rule == Substitution::none) return {fastest(part)};
     std::vector<double> result;
-    for (const RuleLeg& leg : rule_of(rule).legs) result.push_back(seconds_of(leg, part));
+    for (const RuleLeg& leg : rule_of(rule).legs) result.push_back(seconds_of(rule, leg, part));
     return result;
   }
 
-  double seconds_of(const RuleLeg& leg, const Operation& part) const {
+  double seconds_of(Substitution rule, const RuleLeg& leg, const Operation& part) const {
     Operation own = part;
+    own.rule = rule;
     own.communication->collective = leg.collective;
     own.communication->scope = leg.scope;
+    if (leg.collective == Collective::all_to_all) return fastest(own);  // all that a rank has goes through every leg
     const LevelSizes levels = group().level_sizes();
     if (leg.scope == Scope::outer || leg.scope == Scope::middle) {
       own.communication->bytes = {part.communication->bytes.value / levels.inner};
@@ -136,6 +138,12 @@ class ChoiceTreeBuilder {
   std::vector<OpId> neighbours_;
 };
 
+// Layer traffic has no other rules, and its parts are those of its layer.
+bool may_go_in_levels(const StepGraph& graph, const Operation& op) {
+  return std::any_of(std::begin(kLayerRules), std::end(kLayerRules),
+                     [&](Substitution rule) { return may_be_substituted(graph, op, rule); });
+}
+
 }  // namespace
 
 ChoiceNode choice_tree(const StepGraph& graph, const CostModel& cost, OpId communication) {
@@ -143,7 +151,8 @@ ChoiceNode choice_tree(const StepGraph& graph, const CostModel& cost, OpId commu
 }
 
 CheapestChoices cheapest_choices(const StepGraph& graph, const CostModel& cost) {
-  using Kind = std::tuple<std::int32_t, GroupKind, Collective, std::int64_t>;  // class, group, collective, bytes
+  // Class, group, collective, bytes, and of layer traffic the role.
+  using Kind = std::tuple<std::int32_t, GroupKind, Collective, std::int64_t, Role>;
   struct Choice {
     Substitution rule = Substitution::none;
     std::int32_t parts = 1;
@@ -153,9 +162,13 @@ CheapestChoices cheapest_choices(const StepGraph& graph, const CostModel& cost) 
                           std::vector<std::int32_t>(graph.operations.size(), 1)};
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
-    if (op.role != Role::grad_reduce && op.role != Role::param_gather) continue;
+    const bool of_layer = is_layer_traffic(op);
+    if (of_layer ? !may_go_in_levels(graph, op) : op.role != Role::grad_reduce && op.role != Role::param_gather) {
+      continue;
+    }
     const Communication& c = *op.communication;
-    const auto [entry, first] = known.try_emplace({op.rank_class.value, c.group, c.collective, c.bytes.value});
+    const auto [entry, first] = known.try_emplace(
+        {op.rank_class.value, c.group, c.collective, c.bytes.value, of_layer ? op.role : Role::update});
     if (first) {
       const ChoiceNode tree = choice_tree(graph, cost, make_id<OpId>(i));
       const ChoiceNode& none = tree.under.front();

@@ -51,6 +51,27 @@ double flow_shop(const std::vector<double>& machine_seconds, int jobs) {
   return free.back();
 }
 
+// Four ranks on two nodes, nothing but the NICs has weight. Of B bytes a ring passes 3/4 B past every rank, every
+// second edge crosses: 3/8. In levels two ranks gather half of B between nodes, half of which crosses: 1/4. Sums are
+// both twice.
+TEST(ChoiceTree, PricesTheTrafficOfLayersInLevels) {
+  for (const bool rows : {true, false}) {
+    PlanRequest request = test::request(test::small_gpt(), parse_cluster("dgx-a100:2,gpus=2,nic=8MB/s"),
+                                        {.tp = 4, .etp = 4, .sequence_parallel = rows}, 1);
+    remove_overheads(request.profile);
+    for (LevelSpec& level : request.cluster.levels) level.latency = Nanos{0};
+    const StepGraph graph = test::build(request);
+    const Cluster cluster(request.cluster);
+    const CostModel cost(graph, cluster, request.profile);
+    for (const OpId id : graph.operations.ids()) {
+      if (graph.op(id).role != Role::attention_reduce) continue;
+      const ChoiceNode tree = choice_tree(graph, cost, id);
+      ASSERT_EQ(tree.under.size(), 2U) << describe(graph.op(id));
+      EXPECT_NEAR(tree.under[1].under[0].transfer_s / tree.under[0].under[0].transfer_s, 2.0 / 3, 0.01);
+    }
+  }
+}
+
 TEST(ChoiceTree, WholeCostsWhatTheTransferTakes) {
   const Costed c(test::small_gpt(), "dgx-a100:2", {.dp = 16});
   const OpId reduction = c.first(Role::grad_reduce, Phase::optimizer);

@@ -108,6 +108,55 @@ TEST(Substitute, MayNotBeAppliedWhereThereAreNoLevelsOrAnotherCollective) {
   }
 }
 
+// Tensor parallelism over two nodes of two ranks: a quarter of the rows, or of the sum's elements, for every rank.
+TEST(Substitute, TakesTheTrafficOfLayersIntoLevels) {
+  const ClusterSpec cluster = parse_cluster("dgx-a100:2,gpus=2");
+  const auto legs_of = [&](const Layout& layout, const std::string& name) {
+    const StepGraph whole = graph_of(layout, cluster);
+    const SubstitutedGraph substituted(whole, layer_traffic_in_levels(whole));
+    EXPECT_NO_THROW(verify_graph(substituted.graph()));
+    const OpId origin = test::find_op(whole, "stage 0", name);
+    std::vector<std::pair<Scope, double>> legs;  // and the bytes beside those of the whole
+    for (const OpId leg : substituted.legs_of(origin)) {
+      const Communication& c = *substituted.graph().op(leg).communication;
+      legs.emplace_back(c.scope, static_cast<double>(c.bytes.value) /
+                                     static_cast<double>(whole.op(origin).communication->bytes.value));
+    }
+    return legs;
+  };
+  using Legs = std::vector<std::pair<Scope, double>>;
+  const Layout rows{.tp = 4, .etp = 4, .sequence_parallel = true};
+  EXPECT_EQ(legs_of(rows, "layer 0 attention_gather forward"), (Legs{{Scope::outer, 0.5}, {Scope::inner, 1}}));
+  EXPECT_EQ(legs_of(rows, "layer 0 attention_reduce forward"), (Legs{{Scope::inner, 1}, {Scope::outer, 0.5}}));
+  EXPECT_EQ(legs_of({.tp = 4, .etp = 4}, "layer 0 attention_reduce forward"),
+            (Legs{{Scope::inner, 1}, {Scope::outer, 0.5}, {Scope::inner, 1}}));
+  EXPECT_EQ(legs_of({.cp = 4}, "layer 0 kv_gather forward"), (Legs{{Scope::outer, 0.5}, {Scope::inner, 1}}));
+  // Everything that a rank has for others goes through both legs.
+  const StepGraph experts = graph_of({.ep = 4}, cluster);
+  int exchanges = 0;
+  const SubstitutedGraph substituted(experts, layer_traffic_in_levels(experts));
+  for (std::size_t i = 0; i < experts.operations.size(); ++i) {
+    const Operation& op = experts.operations[i];
+    if (op.role != Role::expert_dispatch && op.role != Role::expert_combine) continue;
+    const std::vector<OpId> legs = substituted.legs_of(make_id<OpId>(i));
+    ASSERT_EQ(legs.size(), 2U) << describe(op);
+    for (const OpId leg : legs) {
+      EXPECT_EQ(substituted.graph().op(leg).communication->bytes, op.communication->bytes);
+    }
+    ++exchanges;
+  }
+  EXPECT_GT(exchanges, 0);
+}
+
+// Rows that cross to a node once for all of its experts are sent so by the exchange itself.
+TEST(Substitute, LeavesForwardedTokensAndGroupsInsideANodeWhole) {
+  const ClusterSpec cluster = parse_cluster("dgx-a100:2,gpus=4");
+  for (const Layout& layout : {Layout{.ep = 8, .ep_forwarding = true}, Layout{.tp = 4, .etp = 4}}) {
+    const StepGraph whole = graph_of(layout, cluster);
+    for (const Substitution rule : layer_traffic_in_levels(whole)) EXPECT_EQ(rule, Substitution::none);
+  }
+}
+
 // Classes that share a transfer agree on the numbers of its legs.
 TEST(Substitute, NumbersStagesAlikeInAllClasses) {
   const StepGraph whole = graph_of({}, test::uneven_nics());

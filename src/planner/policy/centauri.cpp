@@ -1,5 +1,9 @@
 #include "planner/policy/centauri.hpp"
 
+#include <optional>
+#include <utility>
+
+#include "graph/substitute.hpp"
 #include "planner/partition/choice_tree.hpp"
 #include "planner/partition/row_choice.hpp"
 #include "planner/partition/units.hpp"
@@ -53,16 +57,32 @@ SimulatedStep simulated_step(const PlanRequest& request, const SharedGraph& grap
   return step;
 }
 
+// The same with the traffic of layers whole; nothing where it is whole already.
+std::optional<Overlap> with_whole_layer_traffic(const StepGraph& graph, Overlap overlap) {
+  bool changed = false;
+  for (std::size_t i = 0; i < overlap.partition.substitutions.size(); ++i) {
+    Substitution& rule = overlap.partition.substitutions[i];
+    if (rule == Substitution::none || !is_layer_traffic(graph.operations[i])) continue;
+    rule = Substitution::none;
+    changed = true;
+  }
+  return changed ? std::optional(std::move(overlap)) : std::nullopt;
+}
+
 }  // namespace
 
 Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
   Overlap best = cheapest_leaves(request, graph);
-  const Layout& layout = request.layout;
-  if (request.search.step_seconds == nullptr || layout.tp > 1 || layout.pp > 1) return best;
+  if (request.search.step_seconds == nullptr) return best;
+  std::vector<Overlap> others;
+  if (auto whole = with_whole_layer_traffic(graph, best)) others.push_back(std::move(*whole));
+  if (request.layout.tp == 1 && request.layout.pp == 1) {
+    for (const auto& decide : {fsdp_overlap, megatron_param_overlap}) others.push_back(decide(request, graph));
+  }
+  if (others.empty()) return best;
   const SharedGraph shared(graph);
   SimulatedStep of_best = simulated_step(request, shared, best);
-  for (const auto& decide : {fsdp_overlap, megatron_param_overlap}) {
-    const Overlap other = decide(request, graph);
+  for (const Overlap& other : others) {
     const SimulatedStep step = simulated_step(request, shared, other);
     const bool better = step.fits == of_best.fits ? step.seconds < of_best.seconds : step.fits;
     if (!better) continue;

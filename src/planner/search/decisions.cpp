@@ -135,7 +135,7 @@ void DecisionSpace::add_expert_cuts(const PlanRequest& request, const StepGraph&
 void DecisionSpace::add_legs(const StepGraph& graph) {
   legs_.push_back({});
   const auto add = [&](const std::vector<Substitution>& wanted) {
-    std::vector<Substitution> rules = first_possible(graph, wanted);
+    std::vector<Substitution> rules = first_possible_of_parameters(graph, wanted);
     const bool any = std::any_of(rules.begin(), rules.end(), [](Substitution s) { return s != Substitution::none; });
     if (any) legs_.push_back({std::move(rules)});
   };
@@ -147,7 +147,7 @@ void DecisionSpace::add_legs(const StepGraph& graph) {
       Substitution::all_reduce_in_three_levels, Substitution::reduce_scatter_in_three_levels,
       Substitution::all_gather_in_three_levels, Substitution::all_reduce_in_levels,
       Substitution::reduce_scatter_in_levels,   Substitution::all_gather_in_levels};
-  if (first_possible(graph, three) != first_possible(graph, two)) add(three);
+  if (first_possible_of_parameters(graph, three) != first_possible_of_parameters(graph, two)) add(three);
 }
 
 Decisions DecisionSpace::start() const {
@@ -156,6 +156,15 @@ Decisions DecisionSpace::start() const {
 
 std::int64_t DecisionSpace::value(const Decisions& decisions, Dimension dimension) const {
   return values_[dimension][decisions.chosen[dimension]];
+}
+
+std::vector<LayerCuts> DecisionSpace::expert_cuts_of(bool forward) const {
+  return forward ? forward_experts_ : backward_experts_;
+}
+
+std::vector<std::int32_t> DecisionSpace::rows_of(bool forward) const {
+  const std::vector<std::int64_t>& values = values_[forward ? kForwardRows : kBackwardRows];
+  return {values.begin(), values.end()};
 }
 
 Overlap DecisionSpace::overlap(const Decisions& decisions) const {

@@ -58,6 +58,9 @@ class DecisionSpace {
   // A good point to begin with: everything overlaps, gradients by the order of their next use.
   Decisions start() const;
   Overlap overlap(const Decisions& decisions) const;
+  // The options for the parts of one direction's experts, and of its rows.
+  std::vector<LayerCuts> expert_cuts_of(bool forward) const;
+  std::vector<std::int32_t> rows_of(bool forward) const;
 
  private:
   void add_buckets(const PlanRequest& request, const StepGraph& graph);

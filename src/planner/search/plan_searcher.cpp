@@ -29,6 +29,8 @@ constexpr double kLayerOrderShare = 0.3;
 constexpr double kLateShare = 0.3;
 // Beside the budget, what looking at single transfers may take in the end.
 constexpr double kRefineShare = 0.1;
+// Beside the budget, what layer traffic in levels may take where its groups have them.
+constexpr double kLevelShare = 0.1;
 constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
@@ -258,6 +260,7 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   const double in_full = static_cast<double>(plans * graph_->operations.size()) *
                          static_cast<double>(std::min(graph_->micro_batches, 2 * more_.graph->micro_batches));
   refine_budget_ = kRefineShare * budget_;
+  level_budget_ = kLevelShare * budget_;
   if (allows_late_order(request_)) late_budget_ = kLateShare * budget_;
   if (allows_layer_order(request_.layout)) layer_order_budget_ = kLayerOrderShare * budget_;
   budget_ = std::max(kLeastSearchShare * budget_, budget_ - in_full - layer_order_budget_);
@@ -295,6 +298,7 @@ Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   if (allows_layer_order(request_.layout)) add_layer_order(overlaps, outcomes);
   if (late_budget_ > 0) add_late(overlaps, outcomes);
   add_refined(overlaps, outcomes);
+  add_levels(overlaps, outcomes);
   if (request_.profile.movers == MoverWish::chosen) add_movers(overlaps, outcomes);
   spent_ = budget_;
   report();

@@ -61,6 +61,8 @@ class PlanSearcher {
   // Appends what single transfers and freer orders make of the best, where that is faster (refine_search.cpp).
   void add_refined(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   std::pair<Overlap, Outcome> refine(Overlap best, double budget);
+  // Appends what layer traffic in levels makes of the best, where that is faster (level_search.cpp).
+  void add_levels(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   // Appends what other movers of transfers make of the best, where that is faster (mover_search.cpp).
   void add_movers(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   std::vector<Overlap> worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
@@ -82,6 +84,7 @@ class PlanSearcher {
   double budget_ = 0, spent_ = 0;       // operations to simulate
   double layer_order_budget_ = 0;       // of them, for orders by layers
   double late_budget_ = 0;              // beside them, for orders with late operations
+  double level_budget_ = 0;             // beside them, for layer traffic in levels
   double refine_budget_ = 0;            // beside them, for single transfers
   double limit_ = 0;                    // where the descent under way stops
 };
