@@ -76,6 +76,29 @@ TEST(Pipeline, SlicesAreGatheredBeforeTheyAreUsed) {
           .empty());
 }
 
+// Tensor-parallel ranks of a stage are of two classes here, because some of their pipelines cross to another node.
+TEST(Pipeline, GathersOfTwoChunksAreTransfersOfTheirOwn) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::zbv, PipelineSchedule::interleaved}) {
+    const StepGraph graph = build(with_layers("megatron-1.7b", 12), "p4de:3",
+                                  {.tp = 2,
+                                   .dp = 4,
+                                   .pp = 3,
+                                   .vpp = 2,
+                                   .seq = 512,
+                                   .schedule = schedule,
+                                   .mesh_order = {Axis::pp, Axis::tp, Axis::cp, Axis::dp}},
+                                  12);
+    std::set<std::pair<ClassId, std::int32_t>> seen;
+    std::int64_t shared = 0;
+    for (const Operation& op : graph.operations) {
+      if (!op.is_transfer() || op.communication->transfer < 0) continue;
+      shared += op.role == Role::stage_gather ? 1 : 0;
+      EXPECT_TRUE(seen.emplace(op.rank_class, op.communication->transfer).second) << describe(op);
+    }
+    EXPECT_GT(shared, 0);
+  }
+}
+
 TEST(Pipeline, StagesHoldTheLayersTheyWereGiven) {
   const StepGraph graph = build(with_layers("llama2-7b", 8), "local:4", {.pp = 4, .stage_layers = {1, 4, 2, 1}});
   std::map<std::int64_t, std::set<std::int32_t>> layers;

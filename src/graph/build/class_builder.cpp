@@ -186,7 +186,9 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
   if (collective != Collective::send_recv && members.spans_classes()) {
     // The two copies of tied embeddings on different stages go by different names.
     const Role name = role == Role::tied_reduce ? Role::embedding : op.subject;
-    c.transfer = transfers_.id({group, members.members.front().value, role, name, phase, layer_, turn_});
+    // Each model chunk of a stage has a gather of what it received; all else outside of layers a stage has once.
+    const std::int32_t place = role == Role::stage_gather ? -2 - chunk_ : layer_;
+    c.transfer = transfers_.id({group, members.members.front().value, role, name, phase, place, turn_});
   }
   op.communication = c;
   return op;
