@@ -99,7 +99,7 @@ TEST(Slices, AreSharedOutOverContextParallelRanks) {
 TEST(Slices, ExchangeTheirOwnKeysOverContextParallelRanks) {
   const Layout layout{.cp = 2, .pp = 2, .slice_tokens = {24, 24, 16}};
   const StepGraph graph = build(with_layers("llama2-7b", 2), "dgx-a100:1", layout);
-  const std::int64_t row = 2 * 2 * 4096;  // bytes of a key and a value
+  const std::int64_t row = std::int64_t{2} * 2 * 4096;  // bytes of a key and a value
   std::map<std::tuple<Role, Phase, std::int32_t>, std::int64_t> found;
   for (const Operation& op : graph.operations) {
     if (op.layer != 0 || !op.is_transfer() || (op.role != Role::kv_gather && op.role != Role::kv_reduce)) continue;

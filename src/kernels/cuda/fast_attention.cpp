@@ -1,6 +1,6 @@
 // The one source that includes ATen. Tensors are views of the caller's memory; what the fused kernels return lies in
-// libtorch's caching allocator, in the same stream, and is copied to where the caller wants it. What the allocator keeps
-// for a stream serves no other one, so it is given back when a plan's kernels go.
+// libtorch's caching allocator, in the same stream, and is copied to where the caller wants it. What the allocator
+// keeps for a stream serves no other one, so it is given back when a plan's kernels go.
 //
 // cuDNN's kernels are the fastest on Hopper, but know no queries that begin behind the first key. FlashAttention aligns
 // the last query with the last key: of the keys, it is given those that the last query sees.
