@@ -13,10 +13,10 @@ WERROR ?= $(if $(filter true 1,$(CI)),1,0)
 # folder: make BATCHES=tests (cmake/weft_targets.cmake).
 BATCHES ?= all
 
-override options := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF) -DWEFT_BATCHES=$(BATCHES) -DWEFT_TESTED_ELSEWHERE=
+override options := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF) -DWEFT_BATCHES=$(BATCHES)
 override ctest := ctest -j$(JOBS) --output-on-failure --no-tests=error
 
-.PHONY: build setup all demo check test test-whole test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format wheel install clean help
+.PHONY: build setup all demo check test test-memory test-whole test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format wheel install clean help
 
 build: setup ## the program, at build/release/weft (default)
 	@tools/configure.sh release $(options)
@@ -36,14 +36,16 @@ check: ## clang-format and clang-tidy over what changed, findings as errors
 	@tools/setup.sh --with tidy || [[ "$$CI" != true ]]
 	@tools/check_changed.py --jobs $(JOBS)
 
-# Under sanitizers: the folders that handle raw memory, threads and other people's files (preset memory); the others are
-# linked as the release build has them. What is tested there is not tested in the release build as well, but for comm, whose
-# tests watch the time.
 define run_tests
 	@tools/setup.sh --with web
-	@tools/configure.sh release $(options) "-DWEFT_TESTED_ELSEWHERE=base;exec;io;fuzz"
+	@tools/configure.sh release $(options)
 	@cmake --build build/release -j$(JOBS)
 	@$(ctest) --test-dir build/release
+endef
+
+# The folders that handle raw memory, threads and other people's files (preset memory); the others are linked as the release
+# build has them. Compiling and running this takes longer than all of `make test`.
+define run_memory_tests
 	@tools/configure.sh memory $(options)
 	@cmake --build build/memory -j$(JOBS) --target core_tests
 	@$(ctest) --test-dir build/memory/tests/core
@@ -51,12 +53,17 @@ endef
 
 # Searches over many cases take a quarter of them, the same ones every time (src/base/test_effort.hpp).
 test: export WEFT_TESTS := sample
-test: check ## every test, those of raw memory, threads and files under address and undefined-behaviour sanitizers
+test: check ## every test that can run here (CI runs this)
 	$(run_tests)
 
+test-memory: export WEFT_TESTS := sample
+test-memory: all ## tests of raw memory, threads and files under address and undefined-behaviour sanitizers
+	$(run_memory_tests)
+
 test-whole: export WEFT_TESTS := whole
-test-whole: check ## `make test` with all cases of its searches: before a release
+test-whole: check ## `make test` and `make test-memory` with all cases of their searches: before a release
 	$(run_tests)
+	$(run_memory_tests)
 
 test-fast: all ## the tests labelled fast
 	@$(ctest) --test-dir build/release -L fast

@@ -133,16 +133,13 @@ function(weft_finished_library name file)
   target_link_libraries(weft_${name} INTERFACE ${ARGN})
 endfunction()
 
-# Folders whose tests another build folder runs, so that `make test` compiles and runs them once.
-set(WEFT_TESTED_ELSEWHERE "" CACHE STRING "Folders whose tests this build leaves out")
-
 # weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [SHARDS 2] [SEARCHES])
 # One executable and one process for all test cases of a folder: starting a process takes longer than most of them. What failed
 # is named at the end of its output. PRECOMPILE: a precompiled header of its own, with these headers too. SHARDS: so many
 # processes, each with its share of the test cases, where they take long enough to keep several cores busy. SEARCHES: the
 # oracles of these tests try so many cases that optimizing them pays.
 function(weft_test folder)
-  if(NOT BUILD_TESTING OR folder IN_LIST WEFT_TESTED_ELSEWHERE)
+  if(NOT BUILD_TESTING)
     return()
   endif()
   cmake_parse_arguments(ARG "SEARCHES" "SHARDS" "SOURCES;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
