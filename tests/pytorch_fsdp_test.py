@@ -187,7 +187,8 @@ class Plans(unittest.TestCase):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         step = optimizer.step
         self.assertEqual(weft.overlap(model, optimizer), (model, optimizer))
-        self.assertEqual((optimizer.step, len(model._forward_pre_hooks), hasattr(optimizer, "weft")), (step, 0, False))
+        self.assertEqual((optimizer.step, len(model._forward_pre_hooks), optimizer.weft.plan), (step, 0, None))
+        self.assertTrue(optimizer.weft.report()["aside"])
 
     def test_levels_that_do_not_exist_are_refused(self):
         model = nn.Linear(2, 2)

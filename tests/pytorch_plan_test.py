@@ -17,6 +17,8 @@ if not importlib.util.find_spec("torch"):
     print(f"skipped: {sys.executable} has no PyTorch (Debian: python3-torch)")
     sys.exit(77)
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+import torch  # noqa: E402
+import weft.torch as weft  # noqa: E402
 from weft.torch.errors import PlanMismatch  # noqa: E402
 from weft.torch.plan import (Parameter, Part, Profile, make_plan, plan_aside, play, read_plan,  # noqa: E402
                              require_whole_parameters, transfers_of)
@@ -210,6 +212,33 @@ class Recording(unittest.TestCase):
         # The stream waited from 1 to 2 and from 3 to 5.
         self.assertEqual(on_two.gates, [("head", 0.5, 3.0, 1.5)])
         self.assertEqual(on_two.readies, [("weight", 4.0)])
+
+
+class JobOfOneRank(unittest.TestCase):
+    def make(self, **options):
+        model = torch.nn.Linear(2, 1)
+        return weft.overlap(model, torch.optim.SGD(model.parameters(), lr=0.5), **options)
+
+    def test_scripts_for_several_ranks_run(self):
+        # By hand: the gradient of w . (1, 2) is (1, 2), with two passes (2, 4), and half of it is taken off.
+        model, optimizer = self.make()
+        before = model.weight.detach().clone()
+        with model.no_sync():
+            model(torch.tensor([[1.0, 2.0]])).sum().backward()
+        model(torch.tensor([[1.0, 2.0]])).sum().backward()
+        optimizer.step()
+        optimizer.weft.synchronize()
+        self.assertTrue(torch.allclose(before - model.weight, torch.tensor([[1.0, 2.0]])))
+        self.assertIsNone(optimizer.weft.plan)
+        self.assertTrue(optimizer.weft.report()["aside"])
+        optimizer.weft.close()
+        self.assertFalse(hasattr(optimizer, "weft") or hasattr(model, "no_sync"))
+
+    def test_plans_that_cannot_be_read_are_named(self):
+        with self.assertRaisesRegex(PlanMismatch, "nowhere.json: cannot be read: No such file"):
+            self.make(plan="nowhere.json")
+        with self.assertRaisesRegex(weft.WeftError, "called before"):
+            weft.overlap(*self.make())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ The lines marked `weft` are all that Weft needs. Each rank reads other places of
 
 import argparse
 import os
+import sys
 
 import torch
 import weft.torch as weft  # weft
@@ -86,10 +87,12 @@ def main():
     if rank == 0 and options.save:
         torch.save(weights, options.save)
     if rank == 0 and options.save_plan:
+        if optimizer.weft.plan is None:
+            sys.exit("--save-plan: there is no plan: a job of one rank needs none, and one of several measures its first steps")
         optimizer.weft.plan.save(options.save_plan)
     if rank == 0 and options.timelines:
         optimizer.weft.save_timelines(options.timelines)
-    if rank == 0 and hasattr(optimizer, "weft"):
+    if rank == 0:
         print(optimizer.weft.report())
 
 

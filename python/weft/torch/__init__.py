@@ -8,7 +8,6 @@ while backward and the *next* forward compute; parameters are updated as their g
 measured and a plan is made of them. See docs/pytorch.md.
 """
 
-import contextlib
 from pathlib import Path
 from typing import Optional, Tuple, Union
 
@@ -17,11 +16,12 @@ import torch
 from . import backend as _backend
 from . import launch as _launch
 from . import library as _library
+from .alone import Alone
 from .ddp_hook import DdpHook
 from .errors import (JobFailed, LaunchError, ModelsDiffer, ModuleChanged, NotSupported, PlanMismatch, StepChanged,
                      WeftError)
 from .fsdp import FsdpHooks
-from .given_plan import plan_given
+from .given_plan import plan_from, plan_given
 from .plan import Plan
 from .session import Session
 from .shards import LEVELS
@@ -39,7 +39,7 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
             timeout: float = 1800.0) -> Tuple[torch.nn.Module, torch.optim.Optimizer]:
     """Trains the model on all ranks of the job, each with its own data, as DistributedDataParallel would.
 
-    Returns the same two objects, hooked. Parameters and buffers become those of rank 0. In a job of one rank nothing changes.
+    Returns the same two objects, hooked. Parameters and buffers become those of rank 0. In a job of one rank nothing is hooked.
 
     plan: a file that `optimizer.weft.plan.save(path)` wrote, or a Plan; by default two steps are measured and planned.
     shard: "zero1" shards the optimizer's state over the ranks, "zero2" also gradients, "zero3" also the parameters of layers.
@@ -58,7 +58,9 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
         raise NotSupported(f"shard={shard!r}: {', '.join(LEVELS)} are allowed")
     rank, ranks, _ = _launch.rank_and_size()
     if ranks == 1:
-        object.__setattr__(model, "no_sync", contextlib.nullcontext)
+        if plan is not None:
+            plan_from(plan)  # a name without a file is a mistake here too
+        Alone(model, optimizer)
         return model, optimizer
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     if any(parameter.device != device for parameter in model.parameters()):

@@ -8,12 +8,23 @@ from .plan import Plan, read_plan, require_whole_parameters
 from .wire import type_name
 
 
+def plan_from(plan) -> Plan:
+    """`plan` is a Plan or the path of one."""
+    if isinstance(plan, Plan):
+        return plan
+    try:
+        text = Path(plan).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanMismatch(f"{plan}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return read_plan(text, str(plan))
+
+
 def plan_given(plan, model, optimizer, ranks: int, shard: str) -> Optional[Plan]:
     """`plan` is a Plan, the path of one, or None."""
     if plan is None:
         return None
     name = "plan" if isinstance(plan, Plan) else str(plan)
-    found = plan if isinstance(plan, Plan) else read_plan(Path(plan).read_text(), name)
+    found = plan_from(plan)
     trained = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     require_fitting(found, name, [(name, parameter.numel(), type_name(parameter.dtype)) for name, parameter
                                   in model.named_parameters() if parameter.requires_grad and parameter in trained], ranks, shard)
