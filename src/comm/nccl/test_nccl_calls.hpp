@@ -26,6 +26,9 @@ class TestMemory {
   virtual std::vector<std::byte> read(const std::byte* from, std::size_t bytes) = 0;
   virtual void* stream(std::int64_t queue) = 0;
   virtual void wait() = 0;  // for all streams
+  // After the writes and before the first call. Where a write waits for the whole device, so for calls of other ranks
+  // that wait for this one, nobody may begin before all have written.
+  virtual void all_written() {}
 };
 
 // Of this processor: calls are over when they return.
@@ -251,6 +254,7 @@ inline void run_once(StreamCollectives& collectives, TestMemory& memory, std::ve
       b.input.store(values);
     }
   }
+  memory.all_written();
   for (Bound& b : all) {
     collectives.start(b.prepared, b.in().segments(), b.output.segments(), memory.stream(b.of.call.queue));
   }

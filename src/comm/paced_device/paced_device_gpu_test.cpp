@@ -1,16 +1,19 @@
-// The kernels themselves: ranks are threads of this process, each with streams of its own on one GPU.
-#include <cuda_runtime_api.h>
+// The kernels themselves: ranks are threads of this process, each on a partition of one GPU as a run has them. Without
+// partitions the driver may put streams of two ranks into one hardware queue, where a kernel that waits for another
+// rank keeps that rank's from starting.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <map>
-#include <stdexcept>
+#include <numeric>
 #include <thread>
 
+#include "base/error.hpp"
 #include "comm/nccl/test_nccl_calls.hpp"
 #include "comm/paced_device/modelled_time.hpp"
 #include "comm/paced_device/test_paced_ranks.hpp"
 #include "comm/tcp/test_threads.hpp"
+#include "kernels/accelerator.hpp"
 
 namespace weft {
 namespace {
@@ -18,76 +21,81 @@ namespace {
 using nccl_calls::Case;
 using paced::PacedRanks;
 
-void require(cudaError_t error) {
-  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+// A rank's part of the GPU. Streams stay: to make one may take as long as whatever runs.
+class Part {
+ public:
+  Part(std::int64_t rank, std::int64_t ranks)
+      : gpu_(make_cuda_accelerator({.share = SmShare{static_cast<int>(rank), static_cast<int>(ranks)}})) {
+    for (StreamId& stream : streams_) stream = gpu_->make_stream(StreamPriority::high);
+  }
+
+  Accelerator& gpu() { return *gpu_; }
+  StreamId stream(std::int64_t queue) const { return streams_.at(static_cast<std::size_t>(queue)); }
+
+ private:
+  std::unique_ptr<Accelerator> gpu_;
+  std::array<StreamId, 2> streams_{};
+};
+
+// By their count; they are made once, which takes a while, and main() ends them while CUDA is still there.
+std::map<std::int64_t, std::vector<std::unique_ptr<Part>>> all_parts;
+
+Part& part_of(std::int64_t rank, std::int64_t ranks) {
+  std::vector<std::unique_ptr<Part>>& parts = all_parts[ranks];
+  while (std::ssize(parts) < ranks) parts.push_back(std::make_unique<Part>(std::ssize(parts), ranks));
+  return *parts[static_cast<std::size_t>(rank)];
 }
 
 class GpuMemory final : public nccl_calls::TestMemory {
  public:
-  GpuMemory() = default;
+  GpuMemory(Part& part, Exchange exchange) : part_(part), exchange_(std::move(exchange)) {}
   ~GpuMemory() override {
-    for (void* const block : blocks_) (void)cudaFree(block);
-    for (const auto& [queue, stream] : streams_) (void)cudaStreamDestroy(stream);
+    for (std::byte* const block : blocks_) part_.gpu().release(block);
   }
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
 
-  // From large blocks, as many small ones take cudaMalloc long.
+  // From large blocks, as it takes long to take many small ones.
   std::byte* allocate(std::size_t bytes) override {
     constexpr std::size_t kBlock = std::size_t{64} << 20, kAlignment = 256;
     bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     if (left_ < bytes) {
       left_ = std::max(bytes, kBlock);
-      void* block = nullptr;
-      require(cudaMalloc(&block, left_));
-      blocks_.push_back(block);
-      next_ = static_cast<std::byte*>(block);
+      next_ = blocks_.emplace_back(part_.gpu().allocate(Bytes{static_cast<std::int64_t>(left_)}));
     }
     left_ -= bytes;
     return std::exchange(next_, next_ + bytes);
   }
-  // In a stream of this rank: others may wait in theirs for what this one starts next.
-  void write(std::byte* to, const std::vector<std::byte>& bytes) override {
-    require(cudaMemcpyAsync(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, own_stream(kCopies)));
-    require(cudaStreamSynchronize(own_stream(kCopies)));
-  }
+  void write(std::byte* to, const std::vector<std::byte>& bytes) override { part_.gpu().copy_in(bytes, to); }
   std::vector<std::byte> read(const std::byte* from, std::size_t bytes) override {
     std::vector<std::byte> host(bytes);
-    require(cudaMemcpyAsync(host.data(), from, bytes, cudaMemcpyDeviceToHost, own_stream(kCopies)));
-    require(cudaStreamSynchronize(own_stream(kCopies)));
+    part_.gpu().copy_out(from, host);
     return host;
   }
-  void* stream(std::int64_t queue) override { return own_stream(queue); }
-  void wait() override {
-    for (const auto& [queue, stream] : streams_) require(cudaStreamSynchronize(stream));
-  }
-  // Before anybody waits: to make one may take as long as whatever runs.
-  void make_streams() {
-    for (const std::int64_t queue : {std::int64_t{0}, std::int64_t{1}, kCopies}) own_stream(queue);
-  }
+  void* stream(std::int64_t queue) override { return part_.gpu().native(part_.stream(queue)); }
+  void wait() override { part_.gpu().kernels().synchronize(); }
+  void all_written() override { exchange_(""); }
+
+  Accelerator& gpu() { return part_.gpu(); }
+  StreamId queue(std::int64_t number) const { return part_.stream(number); }
 
  private:
-  static constexpr std::int64_t kCopies = -1;
-  cudaStream_t own_stream(std::int64_t queue) {
-    cudaStream_t& stream = streams_[queue];
-    if (stream == nullptr) require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    return stream;
-  }
-
-  std::vector<void*> blocks_;
+  Part& part_;
+  Exchange exchange_;
+  std::vector<std::byte*> blocks_;
   std::byte* next_ = nullptr;
   std::size_t left_ = 0;
-  std::map<std::int64_t, cudaStream_t> streams_;
 };
 
 using Body = std::function<void(std::int64_t rank, StreamCollectives& collectives, GpuMemory& memory)>;
 
 // Nobody frees anything before all are done: that would wait for whatever runs.
 void on_gpu_ranks(PacedRanks& ranks, const Body& body) {
-  tcp::expect_no_errors(tcp::run_threads(ranks.cluster().device_count(), [&](std::int64_t rank) {
-    require(cudaSetDevice(0));
-    GpuMemory memory;
-    memory.make_streams();
+  const std::int64_t count = ranks.cluster().device_count();
+  for (std::int64_t rank = 0; rank < count; ++rank) part_of(rank, count);
+  tcp::expect_no_errors(tcp::run_threads(count, [&](std::int64_t rank) {
+    GpuMemory memory(part_of(rank, count), ranks.exchange(rank));
+    memory.allocate(1);  // enters the partition
     const std::unique_ptr<StreamCollectives> collectives =
         make_paced_device_collectives(ranks.options(rank), ranks.exchange(rank));
     body(rank, *collectives, memory);
@@ -150,9 +158,7 @@ double milliseconds_of(const std::string& cluster, const PreparedCall& call, std
       prepared.push_back(collectives.prepare(own, {&buffers.back(), 1}, {&buffers.back(), 1}));
     }
     collectives.connect();
-    cudaEvent_t begin = nullptr, end = nullptr;
-    require(cudaEventCreate(&begin));
-    require(cudaEventCreate(&end));
+    const EventId begin = memory.gpu().make_event(), end = memory.gpu().make_event();
     ranks.exchange(rank)("");
     const auto start_all = [&] {
       for (std::size_t q = 0; q < prepared.size(); ++q) {
@@ -161,15 +167,13 @@ double milliseconds_of(const std::string& cluster, const PreparedCall& call, std
       }
     };
     start_all();  // the events stand behind a call, which all ranks end together
-    const auto first = static_cast<cudaStream_t>(memory.stream(0));
-    require(cudaEventRecord(begin, first));
+    memory.gpu().record(begin, memory.queue(0));
     for (int i = 0; i < kTimes; ++i) start_all();
-    require(cudaEventRecord(end, first));
+    memory.gpu().record(end, memory.queue(0));
     memory.wait();
     EXPECT_EQ(collectives.failure(), "");
-    float elapsed = 0;
-    require(cudaEventElapsedTime(&elapsed, begin, end));
-    if (rank == 0) milliseconds = static_cast<double>(elapsed) / kTimes;
+    const auto elapsed = static_cast<double>(memory.gpu().time_of(end) - memory.gpu().time_of(begin));
+    if (rank == 0) milliseconds = elapsed * 1e-6 / kTimes;
   });
   return milliseconds;
 }
@@ -222,12 +226,14 @@ TEST(PacedDeviceOnGpu, AbortEndsACollectiveThatAnotherRankNeverStarts) {
     const std::size_t prepared = collectives.prepare(all_reduce_of(2, 4 << 20), {&buffer, 1}, {&buffer, 1});
     collectives.connect();
     if (rank == 0) {
-      const auto stream = static_cast<cudaStream_t>(memory.stream(0));
-      collectives.start(prepared, {&buffer, 1}, {&buffer, 1}, stream);
+      collectives.start(prepared, {&buffer, 1}, {&buffer, 1}, memory.stream(0));
+      const EventId end = memory.gpu().make_event();
+      memory.gpu().record(end, memory.queue(0));
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+      EXPECT_FALSE(memory.gpu().is_over(end));
       collectives.abort("a test");
-      EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      memory.wait();
+      EXPECT_TRUE(memory.gpu().is_over(end));
     }
     ranks.exchange(rank)("");
     EXPECT_THROW(collectives.start(prepared, {&buffer, 1}, {&buffer, 1}, memory.stream(0)), RunFailed);
@@ -236,10 +242,10 @@ TEST(PacedDeviceOnGpu, AbortEndsACollectiveThatAnotherRankNeverStarts) {
 
 TEST(PacedDeviceOnGpu, AKernelThatWaitsTooLongSaysSo) {
   PacedRanks ranks("gpu:2,link=50GB/s");
+  for (const std::int64_t rank : {0, 1}) part_of(rank, 2);
   tcp::expect_no_errors(tcp::run_threads(2, [&](std::int64_t rank) {
-    require(cudaSetDevice(0));
-    GpuMemory memory;
-    memory.make_streams();
+    GpuMemory memory(part_of(rank, 2), ranks.exchange(rank));
+    memory.allocate(1);  // enters the partition
     PacedDeviceOptions options = ranks.options(rank);
     options.timeout = std::chrono::seconds(1);
     const std::unique_ptr<StreamCollectives> collectives = make_paced_device_collectives(options, ranks.exchange(rank));
@@ -258,13 +264,17 @@ TEST(PacedDeviceOnGpu, AKernelThatWaitsTooLongSaysSo) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
+  using namespace weft;
   constexpr int kSkipped = 77;
   testing::InitGoogleTest(&argc, argv);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::puts("skipped: no GPU that CUDA can use");
+  try {
+    (void)make_cuda_accelerator();
+  } catch (const Error& error) {
+    std::printf("skipped: %s\n", error.what());
     return kSkipped;
   }
-  return RUN_ALL_TESTS();
+  const int code = RUN_ALL_TESTS();
+  all_parts.clear();
+  return code;
 }
