@@ -84,7 +84,7 @@ def random_model(rng):
 
 def random_cluster(rng, devices_needed):
     """A cluster whose devices are a multiple of those needed: (flags, devices, emulated)."""
-    machine = rng.choice(["dgx-a100", "dgx-a100", "dgx-h100", "dgx1-v100", "p4de", "dgx-h200", "local"])
+    machine = rng.choice(["dgx-a100", "dgx-a100", "dgx-h100", "dgx1-v100", "p4de", "a100-pcie", "local"])
     if machine == "local":
         ranks = devices_needed * rng.choice([1, 1, 2])
         extra = rng.choice(["", ",nic=200Mb/s", ",nic=1GB/s"])

@@ -101,11 +101,12 @@ std::int64_t read_zero_shards(const Flags& flags, std::int64_t ranks) {
 
 namespace {
 
-// Returns how many ranks of rank 0's data-parallel group, beginning with the first, share the innermost fabric that
-// several of them share.
+// Returns how many ranks of rank 0's data-parallel group, beginning with the first, share the innermost fabric of at
+// least a node that several of them share.
 std::int64_t data_ranks_of_a_node(const Cluster& cluster, const Layout& l) {
   const std::vector<Rank> members = group_members(l, {}, GroupKind::dp, Rank{0});
-  for (const LevelId fabric : cluster.fabrics()) {
+  for (std::size_t i = cluster.fabrics_of_parts(); i < cluster.fabrics().size(); ++i) {
+    const LevelId fabric = cluster.fabrics()[i];
     const std::int64_t domain = cluster.domain_of(fabric, members.front());
     const auto outside = std::ranges::find_if(members, [&](Rank r) { return cluster.domain_of(fabric, r) != domain; });
     if (outside - members.begin() > 1) return outside - members.begin();

@@ -13,6 +13,8 @@
 namespace weft {
 namespace {
 
+constexpr double kScale = 1e6;  // of ratios as text
+
 using Key = std::pair<LibraryProfile::Group, Bytes>;
 
 constexpr std::array kTimed = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
@@ -160,12 +162,6 @@ void scale_by_trial(const TrialRatios& ratios, DeviceProfile& device) {
     if (ratio != ratios.compute.end()) time = std::max(Nanos{1}, nanos_from_seconds(seconds(time) * ratio->second));
   }
 }
-
-namespace {
-
-constexpr double kScale = 1e6;  // of ratios as text
-
-}  // namespace
 
 std::string to_text(const TrialRatios& ratios) {
   std::vector<std::string> entries;

@@ -110,8 +110,11 @@ const Device& Cluster::device(Rank rank) const {
 
 std::int64_t Cluster::domain_of(LevelId fabric, Rank rank) const {
   WEFT_CHECK(fabric.valid() && fabric.index() < level_count());
+  const LevelSpec& level = spec_.levels[fabric.index()];
   const std::int64_t node = node_of(rank).value;
-  switch (effective_domain(spec_, spec_.levels[fabric.index()])) {
+  switch (effective_domain(spec_, level)) {
+    case Domain::part:
+      return device_of(rank) / level.part;
     case Domain::node:
       return node;
     case Domain::leaf:
@@ -144,6 +147,11 @@ std::vector<LinkId> Cluster::path(LevelId fabric, Rank rank) const {
   for (const LevelId level : via_[fabric.index()]) links.push_back(link_of(level, rank));
   links.push_back(link_of(fabric, rank));
   return links;
+}
+
+std::size_t Cluster::fabrics_of_parts() const {
+  const auto joins_parts = [&](LevelId fabric) { return spec_.levels[fabric.index()].joins == Domain::part; };
+  return static_cast<std::size_t>(std::count_if(fabrics_.begin(), fabrics_.end(), joins_parts));
 }
 
 LevelId Cluster::common_fabric(Rank a, Rank b) const {

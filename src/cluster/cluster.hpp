@@ -1,10 +1,10 @@
 // A cluster: devices in nodes, and levels of links between them.
 //
-// A level is a class of links. A *fabric* level joins all devices of a domain (nvlink joins a node, nic joins
-// the nodes of a leaf, spine joins the leaves); two devices talk over the innermost fabric whose domain holds
-// both. A *hop* level (pcie) joins nothing by itself; fabrics name it in `via`. The way from a device into a
-// fabric is the list of links of its `via` levels and its own. A link may be shared by several devices (one
-// NIC for eight GPUs).
+// A level is a class of links. A *fabric* level joins all devices of a domain (a bridge joins a pair of devices, nvlink
+// joins a node, nic joins the nodes of a leaf, spine joins the leaves); two devices talk over the innermost fabric
+// whose domain holds both. A *hop* level (pcie) joins nothing by itself; fabrics name it in `via`. The way from a
+// device into a fabric is the list of links of its `via` levels and its own. A link may be shared by several devices
+// (one NIC for eight GPUs).
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,13 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-// Which devices a level joins. A hop joins none.
-enum class Domain { none, node, leaf, cluster };
+// Which devices a level joins. A hop joins none; a part is so many consecutive devices of a node.
+enum class Domain { none, part, node, leaf, cluster };
 
 struct LevelSpec {
   std::string name;
   Domain joins = Domain::none;
+  std::int64_t part = 0;         // devices of a part, where it joins parts; they divide those of a node
   std::vector<std::string> via;  // levels whose links are crossed on the way, inner to outer
   Bandwidth bandwidth;           // of one link, per direction
   Nanos latency;
@@ -138,6 +139,8 @@ class Cluster {
 
   // Fabric levels, inner to outer.
   const std::vector<LevelId>& fabrics() const { return fabrics_; }
+  // How many of the first of them join parts of a node only.
+  std::size_t fabrics_of_parts() const;
   // The domain of a rank's device on a fabric; devices with the same number can talk over it.
   std::int64_t domain_of(LevelId fabric, Rank rank) const;
   // The link of a rank's device at any level.

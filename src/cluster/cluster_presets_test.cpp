@@ -40,6 +40,26 @@ TEST(Presets, EveryPresetBuildsWithOneNodeAndWithMany) {
   }
 }
 
+// NVIDIA's data sheet of the A100 80GB PCIe: 600 GB/s of NVLink between two cards, both directions together.
+TEST(Presets, BridgesJoinPairsOfCards) {
+  const Cluster cluster(parse_cluster("a100-pcie:2"));
+  EXPECT_EQ(cluster.spec().device, device_profile("a100-80-pcie"));
+  EXPECT_DOUBLE_EQ(gigabytes(level(cluster.spec(), "nvlink")), 300);
+  const auto fabric = [&](std::int32_t a, std::int32_t b) {
+    return cluster.level_name(cluster.common_fabric(Rank{a}, Rank{b}));
+  };
+  EXPECT_EQ(fabric(0, 1), "nvlink");
+  EXPECT_EQ(fabric(1, 2), "pcie");
+  EXPECT_EQ(fabric(0, 7), "pcie");
+  EXPECT_EQ(fabric(6, 7), "nvlink");
+  EXPECT_EQ(fabric(7, 8), "nic");
+  EXPECT_EQ(cluster.path(cluster.fabrics().back(), Rank{3}).size(), 2U);  // its slot, then the host's adapter
+  // Two cards are one pair, and three no pairs.
+  EXPECT_EQ(Cluster(parse_cluster("a100-pcie:2,gpus=2")).fabrics().size(), 2U);
+  EXPECT_NE(error_of("a100-pcie:2,gpus=3").find("joins 2 devices, which are no equal parts of the 3 of a node"),
+            std::string::npos);
+}
+
 // NVIDIA's DGX data sheets: 600 and 900 GB/s of NVLink are both directions together; 8 x 200 and 8 x 400
 // Gb/s.
 TEST(Presets, DgxFiguresArePerDirection) {

@@ -40,6 +40,8 @@ constexpr std::array kDevices{
     // NVIDIA A100 data sheet, SXM4: HBM2 on the 40 GB part, HBM2e on the 80 GB part.
     Row{"a100-40", 312, 156, 19.5, gibibytes(40), gigabytes_per_second(1555), 108, kMeasuredOverlap},
     Row{"a100-80", 312, 156, 19.5, gibibytes(80), gigabytes_per_second(2039), 108, kMeasuredOverlap},
+    // The same data sheet, PCIe card. It may draw 300 W, so over a step its clock is lower than the SXM part's.
+    Row{"a100-80-pcie", 312, 156, 19.5, gibibytes(80), gigabytes_per_second(1935), 108, kMeasuredOverlap},
     // NVIDIA H100 data sheet, SXM5; its tensor-core figures are halved, they count 2:4 sparsity.
     Row{"h100", 989, 494, 67, gibibytes(80), gigabytes_per_second(3350), 132, kMeasuredOverlap, 1979},
     // The export variant of the H100: the same computation; its NVLink, 200 GB/s per direction, is a matter

@@ -10,14 +10,16 @@
 namespace weft {
 namespace {
 
-// How many consecutive devices of a node share links with each other and with nobody else of the node. 0: links divide
-// a node in more than one way, so that none of its devices may change places.
+// How many consecutive devices of a node share links, or are joined, with each other and with nobody else of the node.
+// 0: levels divide a node in more than one way, so that none of its devices may change places.
 std::int64_t group_size(const ClusterSpec& spec) {
   std::optional<std::int64_t> size;
   for (const LevelSpec& level : spec.levels) {
-    if (level.shared_by == 1 || level.shared_by >= spec.devices_per_node) continue;
-    if (size && *size != level.shared_by) return 0;
-    size = level.shared_by;
+    for (const std::int64_t together : {level.shared_by, level.part}) {
+      if (together <= 1 || together >= spec.devices_per_node) continue;
+      if (size && *size != together) return 0;
+      size = together;
+    }
   }
   if (!size) return spec.devices_per_node;
   return spec.devices_per_node % *size == 0 ? *size : 0;

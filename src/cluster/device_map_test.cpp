@@ -31,6 +31,13 @@ ClusterSpec cluster_of(std::int64_t nodes, std::int64_t devices, std::int64_t ni
   return spec;
 }
 
+ClusterSpec in_pairs(ClusterSpec spec) {
+  spec.levels.insert(
+      spec.levels.begin(),
+      {.name = "bridge", .joins = Domain::part, .part = 2, .via = {}, .bandwidth = {2e10}, .latency = {1'000}});
+  return spec;
+}
+
 ClusterSpec with_slow_nic(ClusterSpec spec, std::int64_t node, double bandwidth = 2e8) {
   spec.overrides.push_back(
       {.node = node, .level = "nic", .bandwidth = Bandwidth{bandwidth}, .latency = {}, .device = {}});
@@ -46,13 +53,14 @@ std::vector<DeviceMap> all_maps(std::int64_t devices) {
   return all;
 }
 
-// All that a step could notice of a map: for every pair of ranks the link that joins them, and whose links they share.
+// All that a step could notice of a map: for every two ranks the level that joins them, and whose links they share.
 using Notice = std::vector<double>;
 Notice noticed(ClusterSpec spec, const DeviceMap& map) {
   spec.device_map = map;
   const Cluster cluster(spec);
   Notice notice;
   for (std::int32_t a = 0; a < cluster.device_count(); ++a) {
+    for (std::int32_t b = 0; b < a; ++b) notice.push_back(cluster.common_fabric(Rank{a}, Rank{b}).value);
     for (std::size_t level = 0; level < cluster.level_count(); ++level) {
       const LinkId own = cluster.link_of(make_id<LevelId>(level), Rank{a});
       notice.push_back(cluster.links()[own.index()].bandwidth.bytes_per_second);
@@ -72,6 +80,10 @@ std::vector<ClusterSpec> small_clusters() {
           cluster_of(2, 3),
           cluster_of(1, 4, 2),
           cluster_of(1, 6, 2),
+          in_pairs(cluster_of(1, 4)),
+          in_pairs(cluster_of(1, 6)),
+          in_pairs(cluster_of(1, 4, 4)),
+          in_pairs(cluster_of(1, 6, 2)),
           with_slow_nic(cluster_of(3, 2), 0)};
 }
 

@@ -39,7 +39,7 @@ class Numbering {
 };
 
 // Ranges of numbers for kinds of vertices and labels of edges, which must not meet.
-constexpr std::int32_t kWired = 0, kLevelLinks = 1'000'000, kNodes = 2'000'000, kLeaf = 3'000'000;
+constexpr std::int32_t kWired = 0, kLevelLinks = 1'000'000, kNodes = 2'000'000, kLeaf = 3'000'000, kParts = 4'000'000;
 
 std::size_t distinct_colours(std::vector<std::uint64_t> colours) {
   std::sort(colours.begin(), colours.end());
@@ -84,17 +84,24 @@ void DeviceSymmetry::add_topology(const ClusterSpec& spec) {
   }
 }
 
-// A vertex for every link, node and leaf, with an edge from every device at it.
+// A vertex for every link, domain of a fabric inside nodes, node and leaf, with an edge from every device at it.
 void DeviceSymmetry::add_levels(const Cluster& cluster) {
   Numbering<Link> link_kinds(kLevelLinks);
   Numbering<Device> node_kinds(kNodes);
   std::map<std::int32_t, std::int32_t> links, nodes, leaves;
+  std::map<std::pair<LevelId, std::int64_t>, std::int32_t> parts;
   for (std::int32_t d = 0; d < cluster.device_count(); ++d) {
     for (std::size_t level = 0; level < cluster.level_count(); ++level) {
       const LinkId id = cluster.link_of(make_id<LevelId>(level), Rank{d});
       const auto [at, is_new] = links.try_emplace(id.value, -1);
       if (is_new) at->second = add_vertex(link_kinds.of(cluster.links()[id.index()]));
       add_edge(d, at->second, kLevelLinks);
+    }
+    for (const LevelId fabric : cluster.fabrics()) {
+      if (cluster.spec().levels[fabric.index()].joins != Domain::part) continue;
+      const auto [at, is_new] = parts.try_emplace({fabric, cluster.domain_of(fabric, Rank{d})}, -1);
+      if (is_new) at->second = add_vertex(kParts + fabric.value);
+      add_edge(d, at->second, kParts + fabric.value);
     }
     const NodeId node = cluster.node_of(Rank{d});
     const auto [at, is_new] = nodes.try_emplace(node.value, -1);

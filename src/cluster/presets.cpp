@@ -29,6 +29,8 @@ constexpr int kUnitsPerPartition = 8;
 // switch joins two GPUs to the root, so two share it.
 constexpr Bandwidth kPcieGen3{12e9};
 constexpr std::int64_t kDevicesPerPcieSwitch = 2;
+// Twice that, as in NCCL's topology search.
+constexpr Bandwidth kPcieGen4{24e9};
 
 struct Machine {
   std::string_view name;
@@ -38,6 +40,9 @@ struct Machine {
   Bandwidth nic;         // of one NIC, per direction
   std::int64_t devices_per_nic;
   bool pcie_limits;  // the NIC is reached over PCIe gen3, which is slower than it
+  // NVLink bridges join so many devices of a node; all of them talk over PCIe gen4, each with a slot of 16 lanes at a
+  // host. 0: NVLink joins the node.
+  std::int64_t bridged = 0;
 };
 
 // Bits per second, the unit NICs are sold in.
@@ -68,6 +73,10 @@ constexpr std::array kMachines{
     Machine{"p3dn", "v100-32", 8, {150e9}, gigabits(100), 8, true},
     // AWS p4de.24xlarge: the GPUs of a DGX A100, 4 EFA adapters of 100 Gb/s, two GPUs at each.
     Machine{"p4de", "a100-80", 8, {300e9}, gigabits(100), 2, false},
+    // Servers with 8 PCIe cards directly at two hosts (Supermicro AS-4124GS-TNR, say), bridged in pairs: an A100 80GB
+    // PCIe has 600 GB/s of NVLink over its bridges, both directions together. An HDR adapter at each host is an
+    // assumption, and what the link between the hosts carries is left out.
+    Machine{"a100-pcie", "a100-80-pcie", 8, {300e9}, gigabits(200), 4, false, 2},
     // Ranks of this machine, each its own node. No NVLink; the pace of the link is what the user says.
     Machine{"local", "cpu", 1, {0}, gigabits(1), 1, false},
     // Ranks on the GPUs of this machine, each its own node for NCCL, which talks over sockets on loopback: 2.8 GiB/s of
@@ -223,7 +232,19 @@ std::vector<LevelSpec> levels_of(const Machine& machine, std::int64_t devices, c
     LevelSpec nvlink{
         .name = "nvlink", .joins = Domain::node, .via = {}, .bandwidth = machine.nvlink, .latency = kNvlinkLatency};
     if (const auto given = value_of(keys, "nvlink", text, parse_bandwidth)) nvlink.bandwidth = *given;
+    if (devices > machine.bridged && machine.bridged > 0) {
+      nvlink.joins = Domain::part;
+      nvlink.part = machine.bridged;
+    }
     levels.push_back(nvlink);
+  }
+  if (machine.bridged > 0) {
+    levels.push_back({.name = "pcie",
+                      .joins = devices > machine.bridged ? Domain::node : Domain::none,
+                      .via = {},
+                      .bandwidth = kPcieGen4,
+                      .latency = kPcieLatency});
+    nic.via = {"pcie"};
   }
   if (machine.pcie_limits) {
     levels.push_back({.name = "pcie",

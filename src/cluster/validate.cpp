@@ -53,9 +53,23 @@ std::int64_t devices_of_a_leaf(const ClusterSpec& spec) {
   return checked_product({nodes, spec.devices_per_node}, "devices of a leaf");
 }
 
+void check_part(const ClusterSpec& spec, const LevelSpec& level, std::string_view prefix) {
+  if (level.joins != Domain::part) return;
+  const std::int64_t per_node = spec.devices_per_node;
+  if (level.part < 2 || level.part >= per_node || per_node % level.part != 0) {
+    fail(
+        "{}joins {} devices, which are no equal parts of the {} of a node; a level that joins all of them joins "
+        "\"node\"",
+        prefix, level.part, per_node);
+  }
+}
+
 void check_sharing(const ClusterSpec& spec, const LevelSpec& level, std::string_view prefix) {
   check_range<std::int64_t>(level.shared_by, 1, kMaxDevices, prefix, "shared_by");
   const std::int64_t per_node = spec.devices_per_node;
+  if (level.joins == Domain::part && level.part % level.shared_by != 0) {
+    fail("{}shared_by {} does not divide the {} devices that it joins", prefix, level.shared_by, level.part);
+  }
   if (level.shared_by <= per_node) return;
   if (level.joins != Domain::leaf && level.joins != Domain::cluster) {
     fail(
@@ -112,12 +126,17 @@ void check_levels(const ClusterSpec& spec) {
     check_bandwidth(level.bandwidth, prefix);
     check_latency(level.latency, prefix);
     check_range<std::int64_t>(level.burst.value, 0, std::int64_t{1} << 30, prefix, "burst (bytes)");
+    check_part(spec, level, prefix);
     check_sharing(spec, level, prefix);
     check_via(spec, i, prefix);
     crossed.insert(level.via.begin(), level.via.end());
     if (level.joins == Domain::none) continue;
     if (inner != nullptr && level.joins < inner->joins) {
       fail("{}joins less than '{}' before it; levels are listed inner to outer", prefix, inner->name);
+    }
+    if (inner != nullptr && level.joins == Domain::part && level.part % inner->part != 0) {
+      fail("{}joins {} devices, which are no multiple of the {} that '{}' before it joins", prefix, level.part,
+           inner->part, inner->name);
     }
     inner = &level;
   }
@@ -132,21 +151,24 @@ void check_levels(const ClusterSpec& spec) {
 void check_joined(const ClusterSpec& spec) {
   const std::int64_t devices = spec.nodes * spec.devices_per_node;
   if (devices == 1) return;
-  Domain outermost = Domain::none;
-  std::string name;
+  const LevelSpec* outermost = nullptr;
   for (const LevelSpec& level : spec.levels) {
-    if (level.joins == Domain::none) continue;
-    outermost = effective_domain(spec, level);
-    name = level.name;
+    if (level.joins != Domain::none) outermost = &level;
   }
-  std::int64_t stranger = devices;  // the first device that device 0 cannot reach
-  if (outermost == Domain::none) stranger = 1;
-  if (outermost == Domain::node) stranger = spec.devices_per_node;
-  if (outermost == Domain::leaf) stranger = devices_of_a_leaf(spec);
+  std::int64_t stranger = 1;  // the first device that device 0 cannot reach
+  std::string reason = "no level joins anything";
+  if (outermost != nullptr) {
+    const Domain domain = effective_domain(spec, *outermost);
+    stranger = devices;
+    if (domain == Domain::part) stranger = outermost->part;
+    if (domain == Domain::node) stranger = spec.devices_per_node;
+    if (domain == Domain::leaf) stranger = devices_of_a_leaf(spec);
+    const std::string joined = domain == Domain::part   ? fmt::format("{} devices", outermost->part)
+                               : domain == Domain::node ? "a node"
+                                                        : "a leaf";
+    reason = fmt::format("the outermost level that joins any, '{}', joins {}", outermost->name, joined);
+  }
   if (stranger >= devices) return;
-  const std::string reason = name.empty() ? "no level joins anything"
-                                          : fmt::format("the outermost level that joins any, '{}', joins a {}", name,
-                                                        outermost == Domain::node ? "node" : "leaf");
   fail("devices 0 and {} (node {}) cannot talk: {}; add a level that joins the cluster", stranger,
        stranger / spec.devices_per_node, reason);
 }

@@ -41,6 +41,11 @@ NodeOverride override_of(std::int64_t node, const char* level) {
   return change;
 }
 
+LevelSpec bridge_of(std::int64_t devices) {
+  return {
+      .name = "bridge", .joins = Domain::part, .part = devices, .via = {}, .bandwidth = {100e9}, .latency = {1'000}};
+}
+
 struct Mistake {
   const char* name;
   std::function<void(ClusterSpec&)> make;
@@ -138,8 +143,44 @@ INSTANTIATE_TEST_SUITE_P(
                             "devices 0 and 8 (node 1) cannot talk: the outermost level that joins any, "
                             "'nvlink', joins a node"},
                     Mistake{"LeavesOnly", [](ClusterSpec& s) { s.levels.pop_back(); },
-                            "devices 0 and 16 (node 2) cannot talk"}),
+                            "devices 0 and 16 (node 2) cannot talk"},
+                    Mistake{"PairsOnly", [](ClusterSpec& s) { s.levels = {bridge_of(2)}; },
+                            "devices 0 and 2 (node 0) cannot talk: the outermost level that joins any, 'bridge', "
+                            "joins 2 devices"}),
     name_of_mistake);
+
+INSTANTIATE_TEST_SUITE_P(
+    Parts, ValidateMistake,
+    testing::Values(Mistake{"OneDevice", [](ClusterSpec& s) { s.levels.insert(s.levels.begin(), bridge_of(1)); },
+                            "level 'bridge': joins 1 devices, which are no equal parts of the 8 of a node"},
+                    Mistake{"Uneven", [](ClusterSpec& s) { s.levels.insert(s.levels.begin(), bridge_of(3)); },
+                            "joins 3 devices, which are no equal parts of the 8 of a node"},
+                    Mistake{"TheWholeNode", [](ClusterSpec& s) { s.levels.insert(s.levels.begin(), bridge_of(8)); },
+                            "a level that joins all of them joins \"node\""},
+                    Mistake{"LinksAcrossParts",
+                            [](ClusterSpec& s) {
+                              s.levels.insert(s.levels.begin(), bridge_of(2));
+                              s.levels[0].shared_by = 4;
+                            },
+                            "level 'bridge': shared_by 4 does not divide the 2 devices that it joins"},
+                    Mistake{"BehindTheNode",
+                            [](ClusterSpec& s) { s.levels.insert(s.levels.begin() + 1, bridge_of(2)); },
+                            "level 'bridge': joins less than 'nvlink' before it"},
+                    Mistake{"NotNested",
+                            [](ClusterSpec& s) {
+                              s.levels.insert(s.levels.begin(), {bridge_of(4), bridge_of(2)});
+                              s.levels[1].name = "pair";
+                            },
+                            "level 'pair': joins 2 devices, which are no multiple of the 4 that 'bridge' before it"}),
+    name_of_mistake);
+
+TEST(Validate, PartsOfANodeNestInsideIt) {
+  ClusterSpec spec = good();
+  spec.levels.insert(spec.levels.begin(), {bridge_of(2), bridge_of(4)});
+  spec.levels[1].name = "socket";
+  spec.levels[0].shared_by = 2;
+  EXPECT_NO_THROW(validate(spec));
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Overrides, ValidateMistake,

@@ -149,9 +149,17 @@ CollectiveTraffic collective_traffic(const Cluster& cluster, Collective kind, Al
   return result;
 }
 
-std::int64_t forwarding_domain(const GroupView& view) {
-  for (const std::int64_t members : view.within) {
-    if (members > 1) return members < view.size ? members : 0;
+namespace {
+
+std::int64_t members_within(const Cluster& cluster, const GroupView& view, LevelId fabric) {
+  return view.within[std::find(cluster.fabrics().begin(), cluster.fabrics().end(), fabric) - cluster.fabrics().begin()];
+}
+
+}  // namespace
+
+std::int64_t forwarding_domain(const Cluster& cluster, const GroupView& view) {
+  for (std::size_t i = cluster.fabrics_of_parts(); i < view.within.size(); ++i) {
+    if (view.within[i] > 1) return view.within[i] < view.size ? view.within[i] : 0;
   }
   return 0;
 }
@@ -159,23 +167,28 @@ std::int64_t forwarding_domain(const GroupView& view) {
 std::vector<FabricTraffic> minimum_forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view,
                                                      double distinct) {
   std::vector<FabricTraffic> traffic = pairwise_traffic(cluster, bytes, view);
-  if (forwarding_domain(view) == 0) return traffic;
-  for (std::size_t i = 1; i < traffic.size(); ++i) traffic[i].bytes *= distinct;
+  const std::int64_t inner = forwarding_domain(cluster, view);
+  if (inner == 0) return traffic;
+  for (FabricTraffic& fabric : traffic) {
+    if (members_within(cluster, view, fabric.fabric) > inner) fabric.bytes *= distinct;
+  }
   return traffic;
 }
 
 CollectiveTraffic forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view, double distinct) {
   CollectiveTraffic result = collective_traffic(cluster, Collective::all_to_all, Algorithm::direct, bytes, view);
-  const std::int64_t inner = forwarding_domain(view);
+  const std::int64_t inner = forwarding_domain(cluster, view);
   if (inner == 0) return result;
   result.fabrics = minimum_forwarded_traffic(cluster, bytes, view, distinct);
-  // All copies except those for the member itself and for the member that receives a domain's rows.
-  result.fabrics.front().bytes =
-      static_cast<double>(bytes.value) * static_cast<double>(inner - 1) / static_cast<double>(inner);
   // Across, then inside.
   result.steps = 2;
-  for (FabricTraffic& fabric : result.fabrics) fabric.steps = 0;
-  result.fabrics.front().steps = result.fabrics.back().steps = 1;
+  for (FabricTraffic& fabric : result.fabrics) {
+    const std::int64_t within = members_within(cluster, view, fabric.fabric);
+    fabric.steps = within == inner || within == view.size ? 1 : 0;
+    if (within > inner) continue;
+    // All copies except those for the member itself and for the member that receives a domain's rows.
+    fabric.bytes *= static_cast<double>(view.size) / static_cast<double>(inner);
+  }
   return result;
 }
 

@@ -86,8 +86,9 @@ CollectiveTraffic forwarded_traffic(const Cluster& cluster, Bytes bytes, const G
 // The same for that all_to_all: no algorithm moves less.
 std::vector<FabricTraffic> minimum_forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view,
                                                      double distinct);
-// Returns the number of members of the domain to which rows are sent once; 0 where there is no such domain.
-std::int64_t forwarding_domain(const GroupView& view);
+// Returns the number of members of the domain to which rows are sent once, at least a node; 0 where there is no such
+// domain.
+std::int64_t forwarding_domain(const Cluster& cluster, const GroupView& view);
 
 // The least that any algorithm moves over each fabric for one rank, on average over its domain. A group that spans n
 // domains can first reduce inside them, so the outer fabric carries (n-1)/n of the buffer rather than (N-1)/N for N

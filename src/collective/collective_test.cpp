@@ -168,11 +168,33 @@ TEST(ForwardedTraffic, CrossesOnceAndIsHandedOnInside) {
   EXPECT_DOUBLE_EQ(least[1].bytes, 12 * 100);
 }
 
+// The same nodes with pairs of devices: rows still cross between nodes once. Of 7/8 of the buffer a pair hands on 1/8
+// and the rest of the node 6/8.
+TEST(ForwardedTraffic, CrossesBetweenNodesAndNotBetweenPairs) {
+  ClusterSpec spec = parse_cluster("dgx-a100:4");
+  LevelSpec bridge = spec.levels.front();
+  bridge.name = "bridge";
+  bridge.joins = Domain::part;
+  bridge.part = 2;
+  spec.levels.insert(spec.levels.begin(), bridge);
+  const Cluster cluster(spec);
+  const auto view = group_views(cluster, first_ranks(32)).front();
+  EXPECT_EQ(forwarding_domain(cluster, view), 8);
+  const CollectiveTraffic traffic = forwarded_traffic(cluster, Bytes{3200}, view, 0.5);
+  ASSERT_EQ(traffic.fabrics.size(), 3U);
+  EXPECT_DOUBLE_EQ(traffic.fabrics[0].bytes, 4 * 100);
+  EXPECT_DOUBLE_EQ(traffic.fabrics[1].bytes, 24 * 100);
+  EXPECT_DOUBLE_EQ(traffic.fabrics[2].bytes, 12 * 100);
+  EXPECT_EQ(traffic.fabrics[0].steps, 0);
+  EXPECT_EQ(traffic.fabrics[1].steps, 1);
+  EXPECT_EQ(traffic.fabrics[2].steps, 1);
+}
+
 TEST(ForwardedTraffic, IsDirectWhereNobodyCanHandOn) {
   const Cluster cluster(parse_cluster("dgx-a100:4"));
   for (const auto& members : {first_ranks(8), ranks({0, 8, 16, 24})}) {
     const auto view = group_views(cluster, members)[1];
-    EXPECT_EQ(forwarding_domain(view), 0);
+    EXPECT_EQ(forwarding_domain(cluster, view), 0);
     const auto direct = collective_traffic(cluster, Collective::all_to_all, Algorithm::direct, Bytes{3200}, view);
     EXPECT_EQ(forwarded_traffic(cluster, Bytes{3200}, view, 0.5).fabrics, direct.fabrics);
   }

@@ -1,5 +1,7 @@
 #include "collective/substitution.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -13,6 +15,12 @@ namespace {
 // Members of a level that stand for more, of two and of three levels.
 constexpr std::int64_t kMaxProvenMembersOfLevel = 8, kMaxProvenMembersOfThree = 4;
 
+std::string with_sizes(std::string_view name, LevelSizes levels) {
+  if (levels == kOwnLevels) return std::string(name);
+  if (levels.middle == 1) return fmt::format("{} of {}", name, levels.inner);
+  return fmt::format("{} of {}x{}", name, levels.inner, levels.middle);
+}
+
 }  // namespace
 
 std::string_view name_of(Scope scope) {
@@ -20,12 +28,20 @@ std::string_view name_of(Scope scope) {
   return enum_name(kNames, scope);
 }
 
+std::string in_words(Scope scope, LevelSizes levels) {
+  return with_sizes(name_of(scope), levels);
+}
+
+std::string in_words(const TransferRule& rule) {
+  return with_sizes(name_of(rule.rule), rule.levels);
+}
+
 std::string_view name_of(Substitution substitution) {
   static constexpr auto kNames = std::to_array<std::string_view>(
       {"none", "all_reduce_in_halves", "all_reduce_in_levels", "reduce_scatter_in_levels", "all_gather_in_levels",
        "all_to_all_in_levels", "all_reduce_at_root", "reduce_scatter_by_exchange", "all_gather_by_broadcasts",
        "all_gather_by_sends", "all_to_all_by_sends", "all_reduce_in_three_levels", "reduce_scatter_in_three_levels",
-       "all_gather_in_three_levels"});
+       "all_gather_in_three_levels", "all_to_all_in_three_levels"});
   return enum_name(kNames, substitution);
 }
 
@@ -58,6 +74,9 @@ const std::vector<SubstitutionRule>& substitution_rules() {
       {Substitution::all_gather_in_three_levels,
        all_gather,
        {{all_gather, top}, {all_gather, middle}, {all_gather, inner}}},
+      {Substitution::all_to_all_in_three_levels,
+       all_to_all,
+       {{all_to_all, inner}, {all_to_all, middle}, {all_to_all, top}}},
   };
   return kRules;
 }

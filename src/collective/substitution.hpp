@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,12 +28,14 @@ namespace weft {
 enum class Scope : std::uint8_t { whole, inner, outer, middle, top, self };
 std::string_view name_of(Scope scope);
 
-// How many members an inner group has, and a middle one; 1 of them: groups have no more than two levels.
+// How many members an inner group has, and a middle one; 1 of them: groups have no more than two levels. 0 of an inner
+// group: a group's own levels (graph/rank_classes.hpp).
 struct LevelSizes {
   constexpr LevelSizes(std::int64_t of_inner = 1, std::int64_t of_middle = 1) : inner(of_inner), middle(of_middle) {}
   std::int64_t inner, middle;
   friend auto operator<=>(const LevelSizes&, const LevelSizes&) = default;
 };
+inline constexpr LevelSizes kOwnLevels{0, 0};
 
 struct RuleLeg {
   Collective collective = Collective::all_reduce;
@@ -57,10 +60,25 @@ enum class Substitution : std::uint8_t {
   all_to_all_by_sends,
   all_reduce_in_three_levels,
   reduce_scatter_in_three_levels,
-  all_gather_in_three_levels
+  all_gather_in_three_levels,
+  all_to_all_in_three_levels
 };
-inline constexpr Substitution kLastSubstitution = Substitution::all_gather_in_three_levels;
+inline constexpr Substitution kLastSubstitution = Substitution::all_to_all_in_three_levels;
 std::string_view name_of(Substitution substitution);
+
+// "inner"; of levels that are not a group's own with their sizes: "middle of 2x4".
+std::string in_words(Scope scope, LevelSizes levels);
+
+// By which rule a transfer is carried out, and in which levels of its group.
+struct TransferRule {
+  constexpr TransferRule(Substitution by = Substitution::none, LevelSizes in = kOwnLevels) : rule(by), levels(in) {}
+  Substitution rule;
+  LevelSizes levels;
+  friend bool operator==(const TransferRule&, const TransferRule&) = default;
+};
+
+// "all_gather_in_levels", with the sizes of levels that are not a group's own: "all_gather_in_levels of 2".
+std::string in_words(const TransferRule& rule);
 
 struct SubstitutionRule {
   Substitution name = Substitution::none;

@@ -40,7 +40,14 @@ void keep_busy(TransferCost& cost, double moving_seconds) {
 // Of groups that are too large to be simulated as programs, too, whose ranks are not listed.
 std::int64_t member_count(const StepGraph& graph, const Operation& transfer) {
   const Communication& c = *transfer.communication;
-  return graph.classes[transfer.rank_class.index()].group(c.group).scoped(c.scope).view.size;
+  return graph.classes[transfer.rank_class.index()].group(c.group).scoped(c.scope, c.levels).view.size;
+}
+
+// How many groups of that scope send side by side over the links that join the members of one: those of other places.
+std::int64_t places_beside(const ClassGroup& group, const Communication& c) {
+  const LevelSizes levels = c.levels == kOwnLevels ? group.level_sizes() : c.levels;
+  if (c.scope == Scope::top) return levels.inner * levels.middle;
+  return c.scope == Scope::outer || c.scope == Scope::middle ? levels.inner : 1;
 }
 
 // A message over the cluster's topology takes as long as its links there need where levels say less.
@@ -97,7 +104,7 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
 
 const std::vector<Rank>& CostModel::members_of(const Operation& transfer) const {
   const Communication& c = *transfer.communication;
-  return graph_.classes[transfer.rank_class.index()].group(c.group).scoped(c.scope).ranks;
+  return graph_.classes[transfer.rank_class.index()].group(c.group).scoped(c.scope, c.levels).ranks;
 }
 
 const DeviceProfile& CostModel::reached(ClassId rank_class) const {
@@ -262,7 +269,8 @@ void CostModel::make_uneven(const Operation& operation, TransferCost& cost) cons
   cost.own_seconds *= factor;
   // In levels every leg tells them, because who passes rows on did not send them before.
   const bool tells_sizes = (operation.role == Role::expert_dispatch && operation.phase != Phase::input_grad) ||
-                           operation.rule == Substitution::all_to_all_in_levels;
+                           operation.rule == Substitution::all_to_all_in_levels ||
+                           operation.rule == Substitution::all_to_all_in_three_levels;
   if (tells_sizes) cost.latency += cost.latency;
 }
 
@@ -329,7 +337,7 @@ bool CostModel::choose_before_library(Operation& operation) const {
 TransferCost CostModel::closed_form(const Operation& operation) const {
   const Communication& c = *operation.communication;
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
-  const GroupView& view = rank_class.group(c.group).scoped(c.scope).view;
+  const GroupView& view = rank_class.group(c.group).scoped(c.scope, c.levels).view;
   const CollectiveTraffic traffic = is_forwarded(c)
                                         ? forwarded_traffic(cluster_, c.bytes, view, distinct_rows(view))
                                         : collective_traffic(cluster_, c.collective, c.algorithm, c.bytes, view);
@@ -374,15 +382,16 @@ Nanos CostModel::latency_of(const RankClass& rank_class, const CollectiveTraffic
 // Each fabric is as fast as all-to-alls of that size were measured on it, fixed time included: the bytes take what the
 // latency leaves, and are never faster than the links at their best.
 //
-// Across nodes, a leg between equal places sends messages that are `inner` times as large as those of the whole group's
-// exchange, over the same links and as many of them at once. So it reaches what the whole group does with a buffer that
-// is so much larger. What was measured for 32, 64 and 128 ranks allows that: at messages of 512 KiB all three reach
-// 0.66 to 0.67, at 1 MiB 0.68 to 0.82, at 4 MiB 0.81 to 0.90 (default_profile.cpp).
+// A leg between equal places sends messages that are as many times as large as those of the whole group's exchange as
+// places lie beside it (the ranks of a node; in a top group those below a switch), over the same links and as many of
+// them at once. So it reaches what all ranks that its links join do with a buffer that is so much larger. What was
+// measured for 32, 64 and 128 ranks allows that: at messages of 512 KiB all three reach 0.66 to 0.67, at 1 MiB 0.68 to
+// 0.82, at 4 MiB 0.81 to 0.90 (default_profile.cpp).
 TransferCost CostModel::exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, const ClassGroup& group,
                                  const Communication& c) const {
-  const bool crosses_in_levels = c.scope == Scope::outer;
-  const std::int64_t members = crosses_in_levels ? group.view.size : group.scoped(c.scope).view.size;
-  const Bytes bytes{c.bytes.value * (crosses_in_levels ? group.scoped(Scope::inner).view.size : 1)};
+  const std::int64_t beside = places_beside(group, c);
+  const std::int64_t members = beside * group.scoped(c.scope, c.levels).view.size;
+  const Bytes bytes{beside * c.bytes.value};
   const TransferCost best = from_traffic(rank_class, traffic.fabrics, true, true);
   std::vector<FabricTraffic> slower = traffic.fabrics;
   for (FabricTraffic& fabric : slower) {
@@ -410,7 +419,7 @@ TransferCost CostModel::least_transfer(const Operation& operation) const {
 TransferCost CostModel::least_of_sizes(const Operation& operation) const {
   const Communication& c = *operation.communication;
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
-  const GroupView& view = rank_class.group(c.group).scoped(c.scope).view;
+  const GroupView& view = rank_class.group(c.group).scoped(c.scope, c.levels).view;
   const bool message = c.collective == Collective::send_recv;
   const std::vector<FabricTraffic> traffic =
       is_forwarded(c) ? minimum_forwarded_traffic(cluster_, c.bytes, view, distinct_rows(view))
@@ -424,7 +433,7 @@ bool CostModel::is_forwarded(const Communication& communication) const {
 }
 
 double CostModel::distinct_rows(const GroupView& view) const {
-  const std::int64_t inner = forwarding_domain(view);
+  const std::int64_t inner = forwarding_domain(cluster_, view);
   return inner == 0 ? 1.0 : distinct_share(graph_.tokens.routed, view.size / inner);
 }
 

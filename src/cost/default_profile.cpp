@@ -146,9 +146,10 @@ DeviceProfile cpu() {
 
 Profile default_profile() {
   Profile profile;
-  profile.devices = {{"default", {}},        {"a100-40", a100()}, {"a100-80", a100()},   {"h100", hopper()},
-                     {"h800", hopper()},     {"h200", hopper()},  {"b200", blackwell()}, {"gb200", blackwell()},
-                     {"gb300", blackwell()}, {"v100-16", v100()}, {"v100-32", v100()},   {"cpu", cpu()}};
+  profile.devices = {{"default", {}},        {"a100-40", a100()},    {"a100-80", a100()}, {"a100-80-pcie", a100()},
+                     {"h100", hopper()},     {"h800", hopper()},     {"h200", hopper()},  {"b200", blackwell()},
+                     {"gb200", blackwell()}, {"gb300", blackwell()}, {"v100-16", v100()}, {"v100-32", v100()},
+                     {"cpu", cpu()}};
   // NICs: fitted; tensor parallelism over two of vTrain's nodes reached 0.88, data parallelism less. Leaves and spines:
   // an estimate. PCIe figures are payload rates already.
   profile.links = {{"nvlink", {0.76, {}, nvlink_all_to_all()}},

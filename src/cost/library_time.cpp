@@ -19,7 +19,7 @@ std::int64_t domains_joined(const GroupView& view) {
 std::optional<LibraryTime> nccl_time(const Cluster& cluster, const LibraryCall& call) {
   const std::string& device = cluster.spec().device.name;
   const std::int64_t joined = domains_joined(call.view);
-  const bool one_node = cluster.spec().levels[call.traffic.fabrics.back().fabric.index()].joins == Domain::node;
+  const bool one_node = cluster.spec().levels[call.traffic.fabrics.back().fabric.index()].joins <= Domain::node;
   const NcclGroup group{call.view.size, one_node ? 1 : joined};
   Nanos hop{0};
   for (const LinkId link : cluster.path(call.traffic.fabrics.back().fabric, Rank{0})) {

@@ -39,11 +39,12 @@ std::optional<MeetingLevel> meeting_level(const Cluster& cluster, const Measured
   std::int64_t inner = 1;  // members in a domain of the level below
   for (const LevelId fabric : cluster.fabrics()) {
     const LevelSpec& level = cluster.spec().levels[fabric.index()];
-    const bool joins_nodes = level.joins != Domain::node;
+    const bool joins_nodes = level.joins > Domain::node;
     const bool outermost = fabric == cluster.fabrics().back();
     const std::int64_t devices = devices_in_domain(cluster, fabric);
     const std::int64_t members = std::max<std::int64_t>(1, devices / node) * std::min(per_node, devices);
-    if (nodes == 1 || (joins_nodes && (outermost || members >= measured.members))) {
+    const bool joins_all_of_node = level.joins != Domain::part || members >= measured.members;
+    if ((nodes == 1 && joins_all_of_node) || (joins_nodes && (outermost || members >= measured.members))) {
       const std::int64_t links = std::max<std::int64_t>(1, inner / level.shared_by);
       return MeetingLevel{fabric,
                           (measured.members + inner - 1) / inner,

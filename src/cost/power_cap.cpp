@@ -14,11 +14,11 @@ struct RatedPower {
   std::string_view device;
   double watts;
 };
-// NVIDIA's data sheets, SXM modules; of GB200 and GB300 one GPU of the rack.
-constexpr std::array kRatedPowers{RatedPower{"v100-16", 300}, RatedPower{"v100-32", 300}, RatedPower{"a100-40", 400},
-                                  RatedPower{"a100-80", 400}, RatedPower{"h100", 700},    RatedPower{"h800", 700},
-                                  RatedPower{"h200", 700},    RatedPower{"b200", 1000},   RatedPower{"gb200", 1200},
-                                  RatedPower{"gb300", 1400}};
+// NVIDIA's data sheets, SXM modules but for the PCIe card; of GB200 and GB300 one GPU of the rack.
+constexpr std::array kRatedPowers{
+    RatedPower{"v100-16", 300},      RatedPower{"v100-32", 300}, RatedPower{"a100-40", 400}, RatedPower{"a100-80", 400},
+    RatedPower{"a100-80-pcie", 300}, RatedPower{"h100", 700},    RatedPower{"h800", 700},    RatedPower{"h200", 700},
+    RatedPower{"b200", 1000},        RatedPower{"gb200", 1200},  RatedPower{"gb300", 1400}};
 // Below this share of the rated power the model says nothing: little is left for the compute units.
 constexpr double kLeastShare = 0.4;
 

@@ -24,7 +24,7 @@ std::optional<NodeCollective> CostModel::inside_node(const Operation& transfer) 
   const RankClass& rank_class = graph_.classes[transfer.rank_class.index()];
   if (!stays_on_nvlink(cluster_, rank_class, c) || !gpu_generation(rank_class.device.name)) return std::nullopt;
   if (c.bytes.value == 0 || is_forwarded(c) || expert_sizes_.are_data(transfer)) return std::nullopt;
-  return NodeCollective{c.collective, rank_class.group(c.group).scoped(c.scope).view.size, c.bytes};
+  return NodeCollective{c.collective, rank_class.group(c.group).scoped(c.scope, c.levels).view.size, c.bytes};
 }
 
 std::vector<Mover> CostModel::possible_movers(const Operation& transfer) const {

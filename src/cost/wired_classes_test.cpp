@@ -58,11 +58,10 @@ std::size_t expect_exact_classes(const Cluster& cluster, const Layout& layout) {
       if (members.size() < 2 || group.ranks.size() < 2) continue;
       EXPECT_EQ(ring_time(costs, members), ring_time(costs, group.ranks))
           << name_of(kind) << " of rank " << r << " of " << own.name;
-      if (group.levels.empty()) continue;
-      const std::int64_t inner = group.levels[0].view.size;
-      for (const Scope scope : {Scope::inner, Scope::outer}) {
-        const std::vector<Rank> scoped = scoped_members(members, inner, Rank{r}, scope);
-        EXPECT_EQ(ring_time(costs, scoped), ring_time(costs, group.scoped(scope).ranks)) << name_of(kind);
+      const std::vector<LevelSpan> spans = level_spans(group.borders, group.view.size);
+      for (std::size_t i = 0; i < group.between.size(); ++i) {
+        const std::vector<Rank> scoped = members_between(members, spans[i], Rank{r});
+        EXPECT_EQ(ring_time(costs, scoped), ring_time(costs, group.between[i].ranks)) << name_of(kind);
       }
     }
   }

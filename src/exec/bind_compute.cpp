@@ -55,7 +55,6 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   training_.tokens.assign(micro_batches, std::vector<std::int64_t>(tokens));
   training_.targets = training_.tokens;
   training_.loaded.assign(micro_batches, kNothingLoaded);
-  training_.losses.assign(micro_batches * static_cast<std::size_t>(layout.slices()), 0.0);
   training_.gradient_is_finite.assign(parameters.all().size(), true);
   training_.curvature.known.assign(parameters.factors().size(), false);
   batch_tokens_.resize(layout.micro_batch * layout.seq);
@@ -187,7 +186,7 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, MicroBatch micro
         kernels.gelu(x, y);
       };
     case Role::loss:
-      return op.part == 1 ? bind_loss_part(op, micro_batch) : bind_loss(op, micro_batch);
+      return op.part == 1 ? bind_loss_part(op, micro_batch) : bind_loss(op, micro_batch, rows);
     default:
       no_kernel(op);
   }
@@ -242,7 +241,7 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, MicroBatch mi
       return [dy = of.read(Operand::output_grad), x = of.read(Operand::input), dx = of.write(Operand::input_grad)](
                  Kernels& kernels, std::int64_t) { kernels.gelu_input_grad(dy, x, dx); };
     case Role::loss:
-      return bind_loss_grad(op, micro_batch);
+      return bind_loss_grad(op, micro_batch, rows);
     default:
       no_kernel(op);
   }

@@ -21,11 +21,9 @@ struct RankTraining {
   // These are of the positions that this rank holds, by micro-batch.
   std::vector<std::vector<std::int64_t>> tokens, targets;
   std::vector<std::int64_t> loaded;  // by micro-batch: the step they are of
-  // By micro-batch and slice, of the last one computed: the sum of -log p over its tokens.
-  std::vector<double> losses;
-  // Says by parameter whether the gradient of the last update was finite. It is a deque, because kernels write to its
-  // elements.
-  std::deque<bool> gradient_is_finite;
+  // Kernels write to the elements of these.
+  std::deque<double> losses;                  // by bound loss: the sum of -log p over its tokens, in the last step
+  std::deque<bool> gradient_is_finite;        // by parameter: of the last update
   CompressionErrors compression_errors = {};  // of encoded gradients
   CurvatureState curvature = {};              // of K-FAC
   std::vector<double> loss_sums;              // by step: the losses of this rank's micro-batches
@@ -65,11 +63,12 @@ class ComputeBinder {
   DropoutPlace dropout_of(const Operation& op) const;
   BoundOperation bind_dropout(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
   BoundOperation bind_embedding(const Operation& op, MicroBatch micro_batch) const;
-  BoundOperation bind_loss(const Operation& op, MicroBatch micro_batch) const;
+  BoundOperation bind_loss(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
   BoundOperation bind_loss_part(const Operation& op, MicroBatch micro_batch) const;
-  BoundOperation bind_loss_grad(const Operation& op, MicroBatch micro_batch) const;
+  BoundOperation bind_loss_grad(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
   std::vector<LossPart> loss_parts(const Operation& op, const Vector& value) const;
   std::span<const std::int64_t> held_by(const Operation& op, std::span<const std::int64_t> of_rank) const;
+  std::span<const std::int64_t> targets_of(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
   LearnedPositions learned_positions(const Operation& op, const Matrix& table) const {
     return {table, held_by(op, positions_)};
   }

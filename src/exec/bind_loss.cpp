@@ -7,11 +7,18 @@
 
 namespace weft {
 
+std::span<const std::int64_t> ComputeBinder::targets_of(const Operation& op, MicroBatch micro_batch,
+                                                        ElementRange rows) const {
+  const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
+  const std::span<const std::int64_t> all = held_by(op, training_.targets[batch.index()]);
+  return rows.size() == 0 ? all : all.subspan(rows.begin, rows.size());
+}
+
 BoundOperation ComputeBinder::bind_loss_part(const Operation& op, MicroBatch micro_batch) const {
   const Operands of(view_, op, micro_batch);
   const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
   return
-      [this, batch, targets = held_by(op, training_.targets[batch.index()]), logits = of.read(Operand::input),
+      [this, batch, targets = targets_of(op, micro_batch, {}), logits = of.read(Operand::input),
        part = loss_parts(op, of.flat(write_of(op, Operand::loss_parts))).front()](Kernels& kernels, std::int64_t step) {
         load_batch(step, batch);
         kernels.cross_entropy_part(logits, targets, vocabulary_, part);
@@ -30,16 +37,15 @@ std::vector<LossPart> ComputeBinder::loss_parts(const Operation& op, const Vecto
   return parts;
 }
 
-BoundOperation ComputeBinder::bind_loss(const Operation& op, MicroBatch micro_batch) const {
-  const Operands of(view_, op, micro_batch);
+BoundOperation ComputeBinder::bind_loss(const Operation& op, MicroBatch micro_batch, ElementRange rows) const {
+  const Operands of(view_, op, micro_batch, rows);
   std::vector<LossPart> parts;
   const ValueId gathered = find_read(op, Operand::loss_parts);
   if (gathered.valid()) parts = loss_parts(op, of.flat(gathered));
   const bool counts = view_.coordinate(Axis::tp) == 0;  // its tensor-parallel peers have the same loss
   const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
-  const std::int64_t slices = view_.plan().layout.slices(), slice = slices > 1 ? op.turn : 0;
-  double& loss = training_.losses[static_cast<std::size_t>(batch.value * slices + slice)];
-  const auto compute = [this, batch, parts, targets = held_by(op, training_.targets[batch.index()]),
+  double& loss = training_.losses.emplace_back();
+  const auto compute = [this, batch, parts, targets = targets_of(op, micro_batch, rows),
                         logits = of.read(Operand::input), p = of.write(Operand::output),
                         &loss](Kernels& kernels, std::int64_t step) {
     load_batch(step, batch);
@@ -54,14 +60,15 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, MicroBatch micro_ba
   return {compute, read};
 }
 
-BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, MicroBatch micro_batch) const {
-  const Operands of(view_, op, micro_batch);
+BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, MicroBatch micro_batch, ElementRange rows) const {
+  const Operands of(view_, op, micro_batch, rows);
   const Layout& layout = view_.plan().layout;
   // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
   const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
-  return [targets = held_by(op, training_.targets[view_.micro_batch_of_step(op, micro_batch).index()]), scale,
-          first = vocabulary_.first, p = of.read(Operand::output), dx = of.write(Operand::input_grad)](
-             Kernels& kernels, std::int64_t) { kernels.cross_entropy_input_grad(p, targets, first, scale, dx); };
+  return [targets = targets_of(op, micro_batch, rows), scale, first = vocabulary_.first, p = of.read(Operand::output),
+          dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
+    kernels.cross_entropy_input_grad(p, targets, first, scale, dx);
+  };
 }
 
 // Names the first result of forward, among those that backward still needs, that holds a NaN or an infinity.

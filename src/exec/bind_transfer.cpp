@@ -292,13 +292,13 @@ void TransferBinder::add_leg(const Operation& op, MicroBatch micro_batch, Ends& 
   const GroupKind group = op.communication->group;
   const bool gathers = op.communication->collective == Collective::all_gather;
   const std::int64_t members = std::ssize(view_.members(*op.communication));
-  const bool levels = has_levels(rule_of(op.rule));
+  const LevelSizes levels = has_levels(rule_of(op.rule)) ? view_.level_sizes(*op.communication) : LevelSizes{};
   const LegShares shares{.rule = op.rule,
                          .scope = op.communication->scope,
                          .ranks = view_.group_size(group),
-                         .inner = levels ? view_.level_sizes(group).inner : 1,
+                         .inner = levels.inner,
                          .position = view_.position_in(group),
-                         .middle = has_three_levels(rule_of(op.rule)) ? view_.level_sizes(group).middle : 1};
+                         .middle = levels.middle};
   const std::vector<Carried> carried = carried_by(op);
   WEFT_CHECK(carried.size() == op.origins.size());
   // A reduction goes from the whole to the shard, a gather back: its first leg is the mirror image of the other's last.

@@ -18,7 +18,7 @@ BoundOperation bind_keep(const RankView& view, const ParameterState& p, const Op
 }
 
 GradientHop hop_of(const RankView& view, GroupKind group, const Operation& op) {
-  const bool in_levels = view.plan().graph.classes[view.rank_class()].group(group).levels.size() == 2;
+  const bool in_levels = view.plan().graph.classes[view.rank_class()].group(group).has_node_levels();
   const std::int64_t ranks = view.group_size(group), inner = in_levels ? view.inner_size(group) : ranks;
   return {inner, ranks / inner, op.part, view.position_in(group)};
 }

@@ -69,7 +69,8 @@ void ExpertRowRanges::add_tables(const Operation& way_out, const Plan& plan) {
     ExpertTable& table = tables_[key_of(way_out, m)].emplace_back();
     table.part = part;
     table.outgoing.assign(experts(), rows);
-    table.incoming = table.passed_on = table.outgoing;
+    table.incoming = table.outgoing;
+    table.passed_on.fill(table.outgoing);
   }
 }
 

@@ -3,6 +3,7 @@
 // part of it, in forward, when forward is computed again, and in backward, which may all be cut differently.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -21,8 +22,9 @@ struct ExpertTable {
   Origin part;                         // of the way out
   std::vector<ElementRange> outgoing;  // of this rank's tokens, by expert
   std::vector<ElementRange> incoming;  // of what this rank's experts get, by source and expert
-  // In levels: of what this rank passes on, by destination and its expert, or on the way back by the source's.
-  std::vector<ElementRange> passed_on;
+  // In levels, behind the first leg and the second of three: of what this rank passes on, by destination and its
+  // expert, or on the way back by the source's.
+  std::array<std::vector<ElementRange>, 2> passed_on;
 };
 
 class ExpertRowRanges {

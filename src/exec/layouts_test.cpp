@@ -129,6 +129,19 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
   return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks, check);
 }
 
+void expect_losses(const std::vector<double>& alone, const Transformer& model, const std::vector<LayoutCase>& cases) {
+  for (const LayoutCase& c : cases) {
+    for (const std::string& policy : c.policies) {
+      SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, c.name, policy));
+      const std::vector<double> losses = losses_of(model, c.layout, c.ranks, policy);
+      ASSERT_EQ(losses.size(), alone.size());
+      for (std::size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << "step " << step;
+      }
+    }
+  }
+}
+
 // One rank agrees with PyTorch (tests/run_oracle_test.py).
 TEST(Layouts, TrainWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
@@ -136,16 +149,7 @@ TEST(Layouts, TrainWhatOneRankTrains) {
     const std::vector<double> alone = losses_of(model, {}, 1, "serial");
     ASSERT_EQ(std::ssize(alone), kSteps);
     EXPECT_LT(alone.back(), alone.front());
-    for (const LayoutCase& c : layout_cases()) {
-      for (const std::string& policy : c.policies) {
-        SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, c.name, policy));
-        const std::vector<double> losses = losses_of(model, c.layout, c.ranks, policy);
-        ASSERT_EQ(losses.size(), alone.size());
-        for (std::size_t step = 0; step < losses.size(); ++step) {
-          EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << "step " << step;
-        }
-      }
-    }
+    expect_losses(alone, model, layout_cases());
   }
 }
 
@@ -170,16 +174,7 @@ TEST(Layouts, SlicesOverContextParallelRanksTrainWhatOneRankTrains) {
   };
   for (const Transformer& model : some_models()) {
     const std::vector<double> alone = losses_of(model, {}, 1, "serial");
-    for (const LayoutCase& c : cases) {
-      for (const std::string& policy : c.policies) {
-        SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, c.name, policy));
-        const std::vector<double> losses = losses_of(model, c.layout, c.ranks, policy);
-        ASSERT_EQ(losses.size(), alone.size());
-        for (std::size_t step = 0; step < losses.size(); ++step) {
-          EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << "step " << step;
-        }
-      }
-    }
+    expect_losses(alone, model, cases);
   }
 }
 
@@ -231,8 +226,8 @@ TEST(Layouts, ChecksOfCallsFindNothingInAnyLayout) {
 }
 
 // Parts of rows compute what the whole does, whatever is cut with them: products, norms, attention where parts are
-// whole sequences, the traffic between them; with what is computed again; in pieces of what sequence-parallel ranks
-// hold.
+// whole sequences, the traffic between them, head and loss; with what is computed again; in pieces of what
+// sequence-parallel ranks hold.
 TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   struct CutCase {
@@ -248,6 +243,8 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
       {{.tp = 2, .pp = 2, .micro_batch = 2, .sequence_parallel = true}, 4, 4, 2},
       {{.tp = 2, .cp = 2, .micro_batch = 2}, 4, 2, 4},
       {{.tp = 2, .micro_batch = 2, .zero = 3}, 4, 2, 2},
+      {{.micro_batch = 4}, 2, 4, 8},  // the loss too
+      {{.cp = 2, .pp = 2, .micro_batch = 2}, 4, 2, 4},
   };
   for (const Transformer& model : some_models()) {
     for (const CutCase& c : cases) {
@@ -389,6 +386,57 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       ASSERT_EQ(paired.size(), apart.size());
       for (std::size_t step = 0; step < paired.size(); ++step) {
         EXPECT_NEAR(paired[step] / apart[step], 1, 1e-6) << "step " << step;
+      }
+    }
+  }
+}
+
+// Weight gradients between the operations of other passes.
+TEST(Layouts, WeightGradsInGapsTrainWhatTheyTrainApart) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  using enum PipelineSchedule;
+  struct GapCase {
+    Layout layout;
+    GapRule rule;
+    bool pairs = false;
+  };
+  const std::vector<GapCase> cases{
+      {{.tp = 2, .pp = 2, .schedule = zb_h1}, GapRule::early},
+      {{.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = zb_h2}, GapRule::held_back},
+      {{.tp = 2, .pp = 2, .vpp = 2, .schedule = zbv}, GapRule::held_back},
+      {{.tp = 2,
+        .pp = 2,
+        .vpp = 2,
+        .zero = 1,
+        .sequence_parallel = true,
+        .recompute = Recompute::full,
+        .schedule = zbv},
+       GapRule::spare_at_end},
+      {{.tp = 2, .pp = 2, .vpp = 2, .schedule = v_half}, GapRule::early},
+      {{.tp = 2, .pp = 2, .vpp = 2, .schedule = dualpipev}, GapRule::spare_at_end, true},
+  };
+  for (const Transformer& model : some_models()) {
+    for (const GapCase& c : cases) {
+      SCOPED_TRACE(fmt::format("{}, {}, rule {}", model.name, name_of(c.layout.schedule), static_cast<int>(c.rule)));
+      PlannedLayout planned(model, c.layout, 4, "priority", 6);
+      const std::vector<double> apart = losses_of(planned, 4);
+      Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
+      overlap.beside.tensor_parallel = overlap.weave.enabled = true;
+      overlap.weave.pairs = c.pairs;
+      overlap.order.gaps = c.rule;
+      planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
+      const auto violation = verify_plan(planned.whole);
+      ASSERT_FALSE(violation.has_value()) << violation->message;
+      const Plan& plan = planned.whole.plan();
+      EXPECT_TRUE(std::any_of(plan.classes.begin(), plan.classes.end(), [&](const ClassPlan& own) {
+        return std::any_of(own.order.begin(), own.order.end(), [&](const IssueSlot& slot) {
+          return slot.begin > 0 && block_of(own, slot).kind == BlockKind::weight_grad;
+        });
+      }));
+      const std::vector<double> woven = losses_of(planned, 4);
+      ASSERT_EQ(woven.size(), apart.size());
+      for (std::size_t step = 0; step < woven.size(); ++step) {
+        EXPECT_NEAR(woven[step] / apart[step], 1, 1e-6) << "step " << step;
       }
     }
   }

@@ -1,4 +1,5 @@
 // Transfers in legs on ranks that are threads, two to a node: the losses are those of whole transfers. Needs kernels.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "exec/test_training.hpp"
@@ -11,31 +12,7 @@ namespace {
 
 using test::kGlobalBatch, test::kSteps;
 
-// Nodes of two ranks: a fast level inside, a slow one between them.
-ClusterSpec nodes_of_two(std::int64_t nodes) {
-  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=1Gb/s", nodes));
-  spec.name = "nodes of two";
-  spec.devices_per_node = 2;
-  LevelSpec inside = spec.levels.front();
-  inside.name = "shm";
-  inside.joins = Domain::node;
-  inside.bandwidth = {10 * inside.bandwidth.bytes_per_second};
-  spec.levels.insert(spec.levels.begin(), inside);
-  return spec;
-}
-
-// The same with two nodes below every switch and a slower level between the switches.
-ClusterSpec switches_of_two_nodes(std::int64_t switches) {
-  ClusterSpec spec = nodes_of_two(2 * switches);
-  spec.name = "switches of two nodes";
-  spec.nodes_per_leaf = 2;
-  LevelSpec spine = spec.levels.back();
-  spec.levels.back().joins = Domain::leaf;
-  spine.name = "spine";
-  spine.bandwidth = {spine.bandwidth.bytes_per_second / 2};
-  spec.levels.push_back(spine);
-  return spec;
-}
+constexpr Bandwidth kHalfAGigabit{62.5e6};
 
 struct RunInLegs {
   std::string policy;
@@ -45,6 +22,8 @@ struct RunInLegs {
   std::int32_t parts = 1;
   std::int64_t zero_shards = 0;
   bool switches = false;  // two nodes below each
+  std::int64_t per_node = 2;
+  Nesting nesting = {};  // of pairs in nodes, where it is not empty
 };
 
 struct Trained {
@@ -60,13 +39,16 @@ Trained train(const RunInLegs& c) {
   layout.precision = layout.grad_dtype = ElementType::fp32;
   layout.dropout = false;
   layout.seq = 8;
-  const ClusterSpec cluster = c.switches ? switches_of_two_nodes(c.nodes / 2) : nodes_of_two(c.nodes);
-  PlanRequest request = test::request(test::tiny_gpt(), cluster, layout, kGlobalBatch / (2 * c.nodes));
+  const std::int64_t ranks = c.nodes * c.per_node;
+  ClusterSpec cluster = test::cluster_in_nodes(ranks, c.per_node);
+  if (c.switches) cluster = test::below_switches(cluster, 2, kHalfAGigabit);
+  if (!c.nesting.empty()) cluster = test::with_parts(cluster, 2);
+  PlanRequest request = test::request(test::tiny_gpt(), cluster, layout, kGlobalBatch / ranks);
   request.options.bucket_mib = 0.01;
   request.options.bucket_parameters = c.parts > 1 ? 1 : 2000;
   const SharedGraph original = test::build(request);
   Overlap overlap = decide_overlap(request, original, c.policy);
-  overlap.partition.substitutions = first_possible(original, c.wanted);
+  overlap.partition.substitutions = first_possible(original, c.wanted, c.nesting);
   if (c.parts > 1) {
     overlap.partition.parts.clear();
     for (const Operation& op : original->operations)
@@ -165,6 +147,35 @@ TEST(TransfersInLegs, OfThreeLevelsTrainWhatWholeOnesTrain) {
     ASSERT_EQ(legs.losses.size(), whole.losses.size());
     for (std::size_t step = 0; step < legs.losses.size(); ++step) {
       EXPECT_NEAR(legs.losses[step] / whole.losses[step], 1, 1e-6) << "step " << step;
+    }
+  }
+}
+
+// Twelve ranks in two nodes of three pairs: levels meet at the pairs, at the nodes, and at both.
+TEST(TransfersInLegs, OfPairsTrainWhatWholeOnesTrain) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const std::vector<Substitution> three{Substitution::all_reduce_in_three_levels,
+                                        Substitution::reduce_scatter_in_three_levels,
+                                        Substitution::all_gather_in_three_levels};
+  for (const Nesting& nesting : std::vector<Nesting>{{0}, {1}, {0, 1}}) {
+    for (RunInLegs c : std::vector<RunInLegs>{{"ddp", 0, 2, nesting.size() > 1 ? three : kInLevels},
+                                              {"megatron-param", 1, 2, nesting.size() > 1 ? three : kInLevels, 2},
+                                              {"fsdp", 3, 2, nesting.size() > 1 ? three : kInLevels}}) {
+      SCOPED_TRACE(fmt::format("{} zero {}, levels meet at [{}]", c.policy, c.zero, fmt::join(nesting, ", ")));
+      c.per_node = 6;
+      c.nesting = nesting;
+      const Trained legs = train(c);
+      const Trained whole = train({.policy = "serial",
+                                   .zero = c.zero == 1 ? 1 : 0,
+                                   .nodes = 2,
+                                   .wanted = {},
+                                   .per_node = 6,
+                                   .nesting = nesting});
+      EXPECT_GT(legs.legs, 0);
+      ASSERT_EQ(legs.losses.size(), whole.losses.size());
+      for (std::size_t step = 0; step < legs.losses.size(); ++step) {
+        EXPECT_NEAR(legs.losses[step] / whole.losses[step], 1, 1e-6) << "step " << step;
+      }
     }
   }
 }

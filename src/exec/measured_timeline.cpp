@@ -72,7 +72,8 @@ class Assembly {
     std::vector<Rank> members = group_members(plan_.layout, model_groups(plan_.model, plan_.layout), c.group, rank);
     if (c.scope != Scope::whole) {
       const ClassGroup& group = plan_.graph.classes[op.rank_class].group(c.group);
-      members = scoped_members(members, group.level_sizes(), rank, c.scope);
+      const LevelSizes levels = c.levels == kOwnLevels ? group.level_sizes() : c.levels;
+      members = scoped_members(members, levels, rank, c.scope);
     }
     std::sort(members.begin(), members.end());
     const bool joint = instance.joint.valid();

@@ -43,7 +43,7 @@ std::vector<std::int64_t> RankView::members(const Communication& c) const {
   std::vector<Rank> ranks;
   for (const std::int64_t member : group) ranks.push_back({static_cast<std::int32_t>(member)});
   std::vector<std::int64_t> found;
-  for (const Rank member : scoped_members(ranks, level_sizes(c.group), rank_, c.scope)) found.push_back(member.value);
+  for (const Rank member : scoped_members(ranks, level_sizes(c), rank_, c.scope)) found.push_back(member.value);
   return found;
 }
 
@@ -51,8 +51,8 @@ std::int64_t RankView::inner_size(GroupKind kind) const {
   return plan().graph.classes[class_].group(kind).scoped(Scope::inner).view.size;
 }
 
-LevelSizes RankView::level_sizes(GroupKind kind) const {
-  return plan().graph.classes[class_].group(kind).level_sizes();
+LevelSizes RankView::level_sizes(const Communication& c) const {
+  return c.levels == kOwnLevels ? plan().graph.classes[class_].group(c.group).level_sizes() : c.levels;
 }
 
 std::int64_t RankView::position_in(GroupKind kind) const {

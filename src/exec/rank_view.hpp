@@ -44,7 +44,7 @@ class RankView {
   std::vector<std::int64_t> members(const Communication& communication) const;
   // Members of an inner group of one that has levels.
   std::int64_t inner_size(GroupKind kind) const;
-  LevelSizes level_sizes(GroupKind kind) const;
+  LevelSizes level_sizes(const Communication& communication) const;
   std::int64_t group_size(GroupKind kind) const { return static_cast<std::int64_t>(members(kind).size()); }
   std::int64_t position_in(GroupKind kind) const;  // among the members
 

@@ -88,4 +88,15 @@ inline ClusterSpec cluster_in_nodes(std::int64_t ranks, std::int64_t per_node) {
   return spec;
 }
 
+// Joins so many consecutive ranks of a node by links that are twice as fast as those of the innermost level.
+inline ClusterSpec with_parts(ClusterSpec spec, std::int64_t ranks) {
+  LevelSpec bridge = spec.levels.front();
+  bridge.name = "bridge";
+  bridge.joins = Domain::part;
+  bridge.part = ranks;
+  bridge.bandwidth = {2 * bridge.bandwidth.bytes_per_second};
+  spec.levels.insert(spec.levels.begin(), bridge);
+  return spec;
+}
+
 }  // namespace weft::test

@@ -14,6 +14,7 @@ struct TwoWays {
   std::string policy;
   Layout layout;  // dp is what remains of `ranks`
   std::int64_t ranks = 2;
+  std::optional<std::int64_t> bucket_parameters = {};  // of the megatron policies
 };
 
 // SGD follows a wrong sum of gradients at once; Adam, which divides by their size, would hardly notice.
@@ -27,8 +28,9 @@ std::vector<double> losses_with_sgd(const TwoWays& c) {
   model.heads = model.kv_heads = 4;
   model.hidden = 32;
   const std::int64_t dp = c.ranks / (layout.tp * layout.cp * layout.pp);
-  const PlanRequest request =
+  PlanRequest request =
       test::request(model, parse_cluster(fmt::format("local:{}", c.ranks)), layout, kGlobalBatch / dp);
+  request.options.bucket_parameters = c.bucket_parameters;
   const WholePlan made = make_whole_plan(request, test::build(request), c.policy);
   const std::optional<Violation> violation = verify_plan(made);
   EXPECT_FALSE(violation.has_value()) << violation->message;
@@ -57,6 +59,8 @@ TEST(TwoDirections, TrainWhatOneRankTrains) {
              {"priority", {.tp = 2, .pp = 2, .vpp = 2, .clip_grad = clip, .schedule = kBoth}, 4},
              {"ddp", {.pp = 2, .vpp = 2, .clip_grad = clip, .schedule = kBoth}, 4},
              {"megatron-param", {.pp = 2, .vpp = 2, .zero = 1, .clip_grad = clip, .schedule = kBoth}, 4},
+             // Buckets smaller than a layer: both ranks that hold a layer fill them alike.
+             {"megatron-grad", {.pp = 4, .vpp = 2, .clip_grad = clip, .schedule = kBoth}, 4, 5'000},
              {"priority", {.pp = 2, .vpp = 2, .zero = 2, .clip_grad = clip, .schedule = kBoth}, 4},
              {"fsdp", {.pp = 2, .vpp = 2, .zero = 3, .clip_grad = clip, .schedule = kBoth}, 4},
              {"serial", {.cp = 2, .pp = 2, .vpp = 2, .clip_grad = clip, .schedule = kBoth}, 4},

@@ -29,7 +29,7 @@ bool is_cut_by_elements(const StepGraph& graph, const Operation& op) {
 
 // A weight gradient is a sum over all rows, so what is gathered again for it is read whole.
 bool is_of_rows(const StepGraph& graph, const Operation& op) {
-  if (!op.per_micro_batch || op.layer < 0 || graph.tokens.rows == 0) return false;
+  if (!op.per_micro_batch || graph.tokens.rows == 0) return false;
   return op.phase != Phase::weight_grad && op.phase != Phase::optimizer;
 }
 
@@ -56,7 +56,12 @@ bool is_cut_by_rows(const StepGraph& graph, const Operation& op) {
     case Role::shared_act:
     case Role::shared_out:
     case Role::shared_sum:
+    case Role::final_norm:
+    case Role::head_gather:
+    case Role::head:
       return true;
+    case Role::loss:
+      return !find_write(op, Operand::loss_parts).valid() && !find_read(op, Operand::loss_parts).valid();
     case Role::gate:
       return graph.tokens.routed.in_token_order;
     case Role::attention:
@@ -99,17 +104,17 @@ bool is_expert_load(const Operation& op, ValueId value) {
 // one slice for every place of a middle group. A part takes its range of each, so that it covers the same elements in
 // all legs.
 std::int64_t shards_side_by_side(const ClassGroup& group, const Operation& op) {
-  const Scope scope = op.communication->scope;
+  const auto [scope, levels] = std::pair(op.communication->scope, op.communication->levels);
   switch (op.rule) {
     case Substitution::reduce_scatter_in_levels:
     case Substitution::all_gather_in_levels:
-      return scope == Scope::inner ? group.scoped(Scope::outer).view.size : 1;
+      return scope == Scope::inner ? group.scoped(Scope::outer, levels).view.size : 1;
     case Substitution::reduce_scatter_in_three_levels:
     case Substitution::all_gather_in_three_levels:
-      if (scope == Scope::middle) return group.scoped(Scope::top).view.size;
-      return scope == Scope::inner ? group.scoped(Scope::outer).view.size : 1;
+      if (scope == Scope::middle) return group.scoped(Scope::top, levels).view.size;
+      return scope == Scope::inner ? group.scoped(Scope::outer, levels).view.size : 1;
     case Substitution::all_reduce_in_three_levels:
-      return scope == Scope::inner ? group.scoped(Scope::middle).view.size : 1;
+      return scope == Scope::inner ? group.scoped(Scope::middle, levels).view.size : 1;
     default:
       return 1;
   }
@@ -183,7 +188,7 @@ CutLength cut_length(const StepGraph& graph, const Operation& op) {
   const Value& value = graph.value(scatters ? write_of(op, Operand::payload) : read_of(op, Operand::payload));
   const ClassGroup& group = graph.classes[op.rank_class.index()].group(op.communication->group);
   const bool shards = op.communication->collective != Collective::all_reduce;
-  const std::int64_t ranks = shards ? group.scoped(op.communication->scope).view.size : 1;
+  const std::int64_t ranks = shards ? group.scoped(op.communication->scope, op.communication->levels).view.size : 1;
   const std::int64_t blocks = shards_side_by_side(group, op);
   return {value.elements() / blocks, blocks * ranks};
 }

@@ -1,9 +1,9 @@
 // A part of an operation. Two kinds of operations may be cut:
 //   a once-a-step gradient reduction or parameter gather, so that an urgent one need not wait for the whole of a large
 //   one;
-//   what a layer does to the tokens of a micro-batch row by row, forward and back (products, norms, activations,
-//   experts, and the traffic of tensor and expert parallelism between them), so that one part travels while the next is
-//   computed.
+//   what a layer, the head and the loss do to tokens of a micro-batch row by row, forward and back (products, norms,
+//   activations, experts, and traffic of tensor and expert parallelism between them), so that one part travels while
+//   the next is computed. The loss over a vocabulary that is spread over ranks stays whole.
 //
 // A part names one origin and the pieces begin..end of `of` along an axis, 0 unless stated. It reads and writes the
 // same values as its origin, but only its slice of each. For a value with E elements, a part of an all_reduce touches

@@ -156,11 +156,8 @@ std::vector<std::int32_t> wiring_of(const Cluster& cluster, const std::vector<Ra
     return std::ssize(ranks) <= kListedMembers ? signatures.of(ranks) : -1;
   };
   std::vector<std::int32_t> wiring{signature(members)};
-  if (const std::int64_t inner = inner_group_size(cluster, members, view); inner > 0) {
-    wiring.push_back(signature(scoped_members(members, inner, self, Scope::inner)));
-    const std::vector<Rank> outer = scoped_members(members, inner, self, Scope::outer);
-    const std::vector<std::int32_t> of_outer = wiring_of(cluster, outer, self, outer_view(view, inner), signatures);
-    wiring.insert(wiring.end(), of_outer.begin(), of_outer.end());
+  for (const LevelSpan span : level_spans(level_borders(cluster, members, view), view.size)) {
+    wiring.push_back(signature(members_between(members, span, self)));
   }
   return wiring;
 }

@@ -27,28 +27,24 @@ struct ClassGroup {
   std::vector<ClassId> members;  // the classes its members belong to, ascending, each once
   // The members of the representative's own group, in their order; empty where they are more than kListedMembers.
   std::vector<Rank> ranks;
-  // Two levels, where the topology gives them: the inner group of members that share the innermost domain, then the
-  // outer group, which may have two levels again (the middle and the top group). Empty where there are none, or where
-  // members are of several classes.
-  std::vector<ClassGroup> levels;
+  // Where levels may meet, ascending: so many consecutive members lie in one domain of the cluster (a pair of devices,
+  // a node, the nodes below a switch). Empty where there are no levels, or where members are of several classes.
+  std::vector<std::int64_t> borders;
+  std::int64_t in_node = 1;  // members in the own node
+  // Members whose places differ between two borders alone, for every two of 1, the borders and the size.
+  std::vector<ClassGroup> between;
+
   bool spans_classes() const { return members.size() > 1; }
-  bool has_scope(Scope scope) const {
-    if (scope == Scope::whole) return true;
-    if (scope == Scope::self || levels.empty()) return false;
-    return scope == Scope::inner || scope == Scope::outer || !levels[1].levels.empty();
-  }
+  bool leaves_node() const { return in_node < view.size; }
+  // The group's own levels: inside nodes and between them, or below switches and between them as well. In a group
+  // inside a node, or with a member in each, the innermost ones. Without levels all are 1.
+  LevelSizes level_sizes() const;
+  // `levels`: others than the group's own.
+  bool has_scope(Scope scope, LevelSizes levels = kOwnLevels) const;
   // Itself, or one of its levels, which must be there.
-  const ClassGroup& scoped(Scope scope) const {
-    WEFT_CHECK(has_scope(scope));
-    if (scope == Scope::whole) return *this;
-    if (scope == Scope::inner) return levels[0];
-    if (scope == Scope::outer) return levels[1];
-    return levels[1].levels[scope == Scope::middle ? 0 : 1];
-  }
-  LevelSizes level_sizes() const {
-    return {has_scope(Scope::inner) ? scoped(Scope::inner).view.size : 1,
-            has_scope(Scope::middle) ? scoped(Scope::middle).view.size : 1};
-  }
+  const ClassGroup& scoped(Scope scope, LevelSizes levels = kOwnLevels) const;
+  // Levels where nodes are told apart.
+  bool has_node_levels() const { return leaves_node() && has_scope(Scope::inner); }
 };
 
 // Equal links of the cluster, a resource that classes share.

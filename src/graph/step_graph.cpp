@@ -88,7 +88,8 @@ std::string describe(const Operation& op) {
   if (op.subject != op.role) text.append(name_of(op.subject)).append(" ");
   text.append(name_of(op.role)).append(" ").append(name_of(op.phase));
   if (op.rule != Substitution::none && op.communication) {
-    text.append(" ").append(name_of(op.communication->collective)).append(" ").append(name_of(op.communication->scope));
+    text.append(" ").append(name_of(op.communication->collective)).append(" ");
+    text.append(in_words(op.communication->scope, op.communication->levels));
   }
   if (is_part(op) && op.origins.front().axis == kOwnFirstAxis) {
     const Origin& part = op.origins.front();
@@ -176,7 +177,7 @@ namespace {
 void require_two_levels(const Layout& layout, const IdVector<ClassId, RankClass>& classes) {
   if (!layout.compress.between_nodes) return;
   for (const RankClass& c : classes) {
-    if (c.group(GroupKind::dp).levels.size() == 2) return;
+    if (c.group(GroupKind::dp).has_node_levels()) return;
   }
   fail(
       "--compress gradients={}: needs nodes with equal numbers of data-parallel ranks, several of them and several in "

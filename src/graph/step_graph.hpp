@@ -72,7 +72,8 @@ struct Communication {
   ProgramRef program = {};  // carried: what carries it out
   Mover mover = {};         // of a library's collective on GPUs, chosen when the plan is made
   GroupKind group = GroupKind::dp;
-  Scope scope = Scope::whole;  // a leg of a substituted transfer may work in the levels of its group
+  Scope scope = Scope::whole;      // a leg of a substituted transfer may work in levels of its group
+  LevelSizes levels = kOwnLevels;  // and in others than the group's own
   WireFormat format = {};
   Bytes bytes{};
   // Operations of several classes that are one transfer share this number; -1: all members are of one class.

@@ -7,14 +7,15 @@
 namespace weft {
 
 bool is_nvlink(const Cluster& cluster, LevelId level) {
-  return cluster.spec().levels[level.index()].joins == Domain::node && cluster.level_name(level) == "nvlink";
+  const Domain joins = cluster.spec().levels[level.index()].joins;
+  return (joins == Domain::part || joins == Domain::node) && cluster.level_name(level) == "nvlink";
 }
 
 bool stays_on_nvlink(const Cluster& cluster, const RankClass& rank_class, const Communication& c) {
   const Execution& execution = cluster.spec().execution;
   if (execution.collectives != CollectiveMaker::library || execution.links != LinkTiming::nominal) return false;
   if (c.algorithm == Algorithm::carried || c.collective == Collective::send_recv) return false;
-  const GroupView& view = rank_class.group(c.group).scoped(c.scope).view;
+  const GroupView& view = rank_class.group(c.group).scoped(c.scope, c.levels).view;
   const auto joined = std::find(view.within.begin(), view.within.end(), view.size);
   if (view.size < 2 || joined == view.within.end()) return false;
   return is_nvlink(cluster, cluster.fabrics()[joined - view.within.begin()]);

@@ -59,7 +59,7 @@ std::map<std::string, std::map<std::string, std::int64_t>> programs_in_words(con
   for (const Operation& op : graph.operations) {
     if (!op.communication || op.communication->collective == Collective::send_recv) continue;
     const Communication& c = *op.communication;
-    if (graph.classes[op.rank_class.index()].group(c.group).scoped(c.scope).view.size < 2) continue;
+    if (graph.classes[op.rank_class.index()].group(c.group).scoped(c.scope, c.levels).view.size < 2) continue;
     ++programs[std::string(name_of(c.collective))][program_in_words(c)];
   }
   return programs;

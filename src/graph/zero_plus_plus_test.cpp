@@ -31,7 +31,8 @@ double bytes_between_nodes(const StepGraph& graph) {
   double bytes = 0;
   for (const Operation& op : graph.operations) {
     if (!op.communication || !op.per_micro_batch) continue;
-    const ClassGroup& group = c.group(op.communication->group).scoped(op.communication->scope);
+    const ClassGroup& group =
+        c.group(op.communication->group).scoped(op.communication->scope, op.communication->levels);
     const auto whole = static_cast<double>(op.communication->bytes.value), n = static_cast<double>(group.view.size);
     const bool inside = group.view.within.front() == group.view.size;
     if (inside) continue;

@@ -21,10 +21,12 @@ namespace {
 
 using nlohmann::json;
 
-// In the order of the enums Domain (a hop has no "joins" key) and Duplex.
+// Those with a name, in this order: a hop has no "joins" key, and of parts it is a number.
+constexpr Domain kNamedDomains[] = {Domain::node, Domain::leaf, Domain::cluster};
 std::vector<std::string> domain_names() {
   return {"node", "leaf", "cluster"};
 }
+// In the order of the enum.
 std::vector<std::string> duplex_names() {
   return {"full", "half"};
 }
@@ -90,13 +92,26 @@ Device read_device(const Place& parent) {
           .transfer_slowdown = object.number_or("transfer_slowdown", 0, 0)};
 }
 
+// A number of devices of a node, or the name of a domain.
+void read_joins(const Place& place, LevelSpec& level) {
+  if (!place.is_text("joins") && !place.value.at("joins").is_number()) {
+    place.object.reject("joins", "\"node\", \"leaf\", \"cluster\" or a number of devices of a node");
+  }
+  if (place.value.at("joins").is_number()) {
+    level.joins = Domain::part;
+    level.part = place.object.integer("joins", 2, kMaxDevices);
+    return;
+  }
+  level.joins = kNamedDomains[place.object.one_of("joins", domain_names())];
+}
+
 LevelSpec read_level(const Place& place) {
   const JsonObject& object = place.object;
   object.allow_only(std::vector<std::string>{"name", "joins", "via", "bandwidth", "latency", "duplex", "shared_by",
                                              "burst", "oversubscription"});
   LevelSpec level;
   level.name = object.string("name");
-  if (object.has("joins")) level.joins = static_cast<Domain>(object.one_of("joins", domain_names()) + 1);
+  if (object.has("joins")) read_joins(place, level);
   if (object.has("via")) level.via = object.strings("via");
   const double oversubscription = object.number_or("oversubscription", 1, 1, 1e6);
   level.bandwidth = {read_bandwidth(place, "bandwidth").bytes_per_second / oversubscription};
@@ -177,7 +192,9 @@ json level_to_json(const LevelSpec& level) {
               {"latency", latency_to_json(level.latency)},
               {"duplex", duplex_names()[static_cast<std::size_t>(level.duplex)]},
               {"shared_by", level.shared_by}};
-  if (level.joins != Domain::none) result["joins"] = domain_names()[static_cast<std::size_t>(level.joins) - 1];
+  if (level.joins == Domain::part) result["joins"] = level.part;
+  const auto named = std::find(std::begin(kNamedDomains), std::end(kNamedDomains), level.joins);
+  if (named != std::end(kNamedDomains)) result["joins"] = domain_names()[named - std::begin(kNamedDomains)];
   if (!level.via.empty()) result["via"] = level.via;
   if (level.burst.value > 0) result["burst"] = bytes_to_json(level.burst);
   return result;

@@ -107,7 +107,7 @@ TEST(ClusterFormatPage, ADeviceMayBeGivenInFull) {
 TEST(ClusterJson, WhatIsWrittenReadsBackTheSame) {
   std::vector<ClusterSpec> specs;
   for (const std::string& text : examples()) specs.push_back(read_cluster_json(text, "docs"));
-  ASSERT_EQ(specs.size(), 5U);
+  ASSERT_EQ(specs.size(), 6U);
   for (const std::string& preset : cluster_preset_names()) {
     specs.push_back(parse_cluster(preset + ":3"));
     // Figures that no decimal text of a few digits holds.

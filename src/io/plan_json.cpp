@@ -284,12 +284,19 @@ class PlanReader {
   }
 
   void check_scope(const JsonObject& line, const Operation& op) const {
-    if (!op.communication || op.communication->scope == Scope::whole) return;
+    if (!op.communication) return;
+    const Communication& communication = *op.communication;
     const RankClass& c = plan_.graph.classes[op.rank_class.index()];
-    if (c.group(op.communication->group).has_scope(op.communication->scope)) return;
+    const ClassGroup& group = c.group(communication.group);
+    if (communication.scope == Scope::whole && communication.levels != kOwnLevels) {
+      fail("{}: communication: key 'levels': needs a key 'scope' that says which of them", line.where());
+    }
+    if (group.has_scope(communication.scope, communication.levels)) return;
+    const std::string missing = communication.levels != kOwnLevels ? in_words(communication.scope, communication.levels)
+                                : group.borders.empty()            ? "inner and outer"
+                                                                   : "middle and top";
     fail("{}: communication: key 'scope': value '{}': the {} group of {} has no {} groups", line.where(),
-         name_of(op.communication->scope), name_of(op.communication->group), c.name,
-         c.group(op.communication->group).levels.empty() ? "inner and outer" : "middle and top");
+         name_of(communication.scope), name_of(communication.group), c.name, missing);
   }
 
   void read_waits() {

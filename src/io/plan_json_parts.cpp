@@ -130,8 +130,8 @@ OperationReader::OperationReader(const PlanCounts& counts, std::vector<ProgramRe
       keys_{"id",    "name",   "class",         "chunk",           "layer", "phase",     "role",  "subject",     "part",
             "turn",  "rule",   "leg",           "per_micro_batch", "kind",  "key_phase", "dtype", "causal_half", "dims",
             "reads", "writes", "communication", "origins",         "queue", "blocking",  "late",  "product"},
-      communication_keys_{"collective", "algorithm", "parts", "inner",   "group",         "scope",      "wire",
-                          "bytes",      "transfer",  "sends", "program", "thread_blocks", "copy_engine"},
+      communication_keys_{"collective", "algorithm", "parts",    "inner", "group",   "scope",         "levels",
+                          "wire",       "bytes",     "transfer", "sends", "program", "thread_blocks", "copy_engine"},
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::task)),
       operands_(names_up_to(Operand::payload)),
@@ -217,6 +217,11 @@ Communication OperationReader::read_communication(const JsonObject& object, Elem
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
   communication.group = group_kinds()[object.one_of("group", groups_)];
   if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));
+  if (object.has("levels")) {
+    const std::vector<std::int64_t> sizes = object.integers("levels", 1, kMaxDevices);
+    if (sizes.size() != 2) object.reject("levels", "two numbers: members of an inner group and of a middle one");
+    communication.levels = {sizes[0], sizes[1]};
+  }
   communication.format = object.has("wire") ? read_wire(object.object("wire")) : WireFormat{dtype};
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};
   communication.transfer = small_integer_or(object, "transfer", -1, -1, kMaxInt32);

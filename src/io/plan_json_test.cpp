@@ -227,6 +227,42 @@ TEST(PlanFile, HoldsTheStagesOfTransfers) {
   }
 }
 
+// A group's own levels are nodes; others are stated with their sizes, which must be those of the group.
+TEST(PlanFile, HoldsTheLevelsThatAreNotAGroupsOwn) {
+  PlanRequest request;
+  request.model = model_preset("gpt2");
+  request.model.layers = 1;
+  request.cluster = parse_cluster("a100-pcie:2");
+  request.layout.dp = request.layout.global_batch = 16;
+  request.layout.seq = 64;
+  const SharedGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
+  const std::vector<Substitution> three{Substitution::all_reduce_in_three_levels};
+  for (const Nesting& nesting : std::vector<Nesting>{{0}, {1}, {0, 1}}) {
+    Overlap overlap = decide_overlap(request, graph, "ddp");
+    overlap.partition.substitutions =
+        first_possible(graph, nesting.size() > 1 ? three : std::vector{Substitution::all_reduce_in_levels}, nesting);
+    const Plan plan = make_whole_plan(request, graph, "ddp", overlap).plan();
+    const std::string text = text_of(plan);
+    EXPECT_EQ(text.find("\"levels\":[2,1]") != std::string::npos, nesting == Nesting{0});
+    EXPECT_EQ(text.find("\"levels\":[2,4]") != std::string::npos, nesting.size() > 1);
+    EXPECT_NE(text.find("\"scope\":\"inner\""), std::string::npos);
+    const Plan read = read_plan_json(text, "plan.json");
+    expect_same(plan, read);
+    EXPECT_FALSE(verify_plan(read).has_value());
+    if (nesting.size() == 1) continue;
+    std::string wrong = text;
+    for (std::size_t at = wrong.find("[2,4]"); at != std::string::npos; at = wrong.find("[2,4]")) {
+      wrong.replace(at, 5, "[4,2]");
+    }
+    try {
+      read_plan_json(wrong, "plan.json");
+      FAIL() << "levels that the group does not have were read";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("has no inner of 4x2 groups"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(PlanFile, HoldsThePiecesOfPairs) {
   PlanRequest request;
   request.model = model_preset("gpt2");

@@ -76,6 +76,8 @@ ordered_json communication_object(const Communication& communication, ElementTyp
   }
   result["group"] = name_of(communication.group);
   if (communication.scope != Scope::whole) result["scope"] = name_of(communication.scope);
+  const LevelSizes& levels = communication.levels;
+  if (levels != kOwnLevels) result["levels"] = {levels.inner, levels.middle};
   const WireFormat& format = communication.format;
   if (format != WireFormat{dtype}) {
     result["wire"] = {{"type", name_of(format.type)}, {"block", format.block}, {"scale", name_of(format.scale)}};

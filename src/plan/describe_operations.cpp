@@ -35,15 +35,18 @@ TrafficKind traffic_kind(const Operation& op) {
 }
 
 // Returns how many ranks take part in a transfer.
-std::int64_t members_of(const ClassGroup& group, Scope scope) {
-  if (scope == Scope::self) return 1;
-  return group.has_scope(scope) ? group.scoped(scope).view.size : group.view.size;
+std::int64_t members_of(const ClassGroup& group, const Communication& c) {
+  if (c.scope == Scope::self) return 1;
+  return group.has_scope(c.scope, c.levels) ? group.scoped(c.scope, c.levels).view.size : group.view.size;
 }
 
+using ScopedGroup = std::tuple<GroupKind, Scope, LevelSizes>;
+
 // Returns "dp", or "dp inner" for a transfer within one of the levels of its group.
-std::string group_name(std::pair<GroupKind, Scope> group) {
-  const std::string name(name_of(group.first));
-  return group.second == Scope::whole ? name : fmt::format("{} {}", name, name_of(group.second));
+std::string group_name(const ScopedGroup& group) {
+  const auto& [kind, scope, levels] = group;
+  const std::string name(name_of(kind));
+  return scope == Scope::whole ? name : fmt::format("{} {}", name, in_words(scope, levels));
 }
 
 }  // namespace
@@ -55,7 +58,7 @@ std::vector<TimelineOperation> describe_operations(const Plan& plan, const std::
     return static_cast<std::int32_t>(timeline.names.size()) - 1;
   };
   std::map<Phase, std::int32_t> phases;
-  std::map<std::pair<GroupKind, Scope>, std::int32_t> groups;
+  std::map<ScopedGroup, std::int32_t> groups;
   std::map<Collective, std::int32_t> collectives;
   const auto once = [&](auto& known, auto what, auto text_of) {
     if (!names) return 0;
@@ -75,10 +78,10 @@ std::vector<TimelineOperation> describe_operations(const Plan& plan, const std::
     t.queue = plan.issues[i].queue;
     if (op.communication) {
       const Communication& c = *op.communication;
-      t.group = once(groups, std::pair{c.group, c.scope}, group_name);
+      t.group = once(groups, ScopedGroup{c.group, c.scope, c.levels}, group_name);
       if (names) t.collective = once(collectives, c.collective, plain_name);
       const ClassGroup& group = plan.graph.classes[op.rank_class.index()].group(c.group);
-      t.group_size = static_cast<std::int32_t>(members_of(group, c.scope));
+      t.group_size = static_cast<std::int32_t>(members_of(group, c));
       t.activity = Activity::transfer;
       t.traffic = traffic_kind(op);
       t.bytes = c.bytes;

@@ -181,6 +181,8 @@ Landmarks::Landmarks(const Unfolded& unfolded, const std::vector<InstanceId>& or
     }
     source_begin_.push_back(sources_.size());
   }
+  sort_by_class(instances, found);
+  find_messages(unfolded, found);
 }
 
 // The first operations of a chain know what the last landmark of the previous iteration knew.
@@ -201,6 +203,100 @@ void Landmarks::spread_along_chains(const Instances& instances) {
   }
 }
 
+void Landmarks::sort_by_class(const Instances& instances, const std::vector<InstanceId>& found) {
+  const auto is_message = [&](InstanceId landmark) { return instances[landmark].joint.valid(); };
+  rows_of_class_.resize(instances.empty() ? 0 : instances.back().rank_class.index() + 1);
+  const std::size_t messages = std::count_if(found.begin(), found.end(), is_message);
+  IdVector<ClassId, std::size_t> next_place(rows_of_class_.size(), messages);
+  std::size_t next_message = 0;
+  for (const InstanceId landmark : found) {
+    const auto row = static_cast<std::int32_t>(is_message_.size());
+    is_message_.push_back(is_message(landmark));
+    if (is_message(landmark)) {
+      place_.push_back(next_message++);
+      for (std::vector<std::int32_t>& rows : rows_of_class_) rows.push_back(row);
+    } else {
+      const ClassId own = instances[landmark].rank_class;
+      place_.push_back(next_place[own]++);
+      rows_of_class_[own].push_back(row);
+    }
+  }
+}
+
+namespace {
+
+// Numbers the sequences of each class that have messages.
+class MessageSequences {
+ public:
+  MessageSequences(const Unfolded& unfolded, const std::vector<InstanceId>& landmarks)
+      : instances_(unfolded.instances()), nodes_(unfolded) {
+    for (const InstanceId landmark : landmarks) {
+      if (!instances_[landmark].joint.valid()) continue;
+      for (const InstanceId member : nodes_.members(landmark)) add(instances_[member]);
+    }
+  }
+
+  // Of the class that has most.
+  std::size_t most() const { return most_; }
+  // Returns the sequence of a class that a message is in.
+  std::size_t of(InstanceId message, ClassId rank_class) const {
+    const std::span<const InstanceId> members = nodes_.members(message);
+    const auto own = std::find_if(members.begin(), members.end(),
+                                  [&](InstanceId member) { return instances_[member].rank_class == rank_class; });
+    return static_cast<std::size_t>(number_[rank_class][in_class(instances_[*own])]);
+  }
+
+ private:
+  static std::size_t in_class(const Instance& instance) {
+    return instance.chain_position >= 0 ? 0 : instance.queue.index() + 1;
+  }
+  void add(const Instance& instance) {
+    const std::size_t sequence = in_class(instance);
+    if (!number_.contains(instance.rank_class)) number_.resize(instance.rank_class.index() + 1);
+    std::vector<std::int32_t>& numbers = number_[instance.rank_class];
+    if (numbers.size() <= sequence) numbers.resize(sequence + 1, -1);
+    if (numbers[sequence] >= 0) return;
+    numbers[sequence] = static_cast<std::int32_t>(std::ranges::count_if(numbers, [](auto n) { return n >= 0; }));
+    most_ = std::max(most_, static_cast<std::size_t>(numbers[sequence]) + 1);
+  }
+
+  const Instances& instances_;
+  Nodes nodes_;
+  IdVector<ClassId, std::vector<std::int32_t>> number_;  // by sequence; -1: it has no messages
+  std::size_t most_ = 0;
+};
+
+}  // namespace
+
+// Whoever knows a message knows what came before it in its sequence, so the last one of each is enough.
+void Landmarks::find_messages(const Unfolded& unfolded, const std::vector<InstanceId>& found) {
+  const MessageSequences sequences(unfolded, found);
+  sequences_ = sequences.most();
+  if (sequences_ == 0) return;
+  messages_.assign(found.size() * sequences_, kNever);
+  const auto known_by = [&](std::size_t row, std::size_t sequence) -> std::int64_t& {
+    return messages_[row * sequences_ + sequence];
+  };
+  const auto learn = [&](std::size_t row, std::size_t sequence, std::int64_t moment, std::int32_t ago) {
+    if (moment == kNever || moment - ago * rows() < -rows()) return;  // two iterations are looked at
+    known_by(row, sequence) = std::max(known_by(row, sequence), moment - ago * rows());
+  };
+  const auto learn_from = [&](std::size_t row, const Source& source) {
+    const Known& from = source.known;
+    if (from.row < 0) return;
+    const std::size_t from_row = from.row;
+    if (is_message_[from_row]) return learn(row, sequences.of(found[from_row], source.rank_class), from.row, from.ago);
+    for (std::size_t s = 0; s < sequences_; ++s) learn(row, s, known_by(from_row, s), from.ago);
+  };
+  // The second time with what the iteration before has left.
+  for (int iteration = 0; iteration < 2; ++iteration) {
+    for (std::size_t row = 0; row < found.size(); ++row) {
+      if (is_message_[row]) continue;
+      for (const Source& source : sources(static_cast<std::int32_t>(row))) learn_from(row, source);
+    }
+  }
+}
+
 HappensBefore::HappensBefore(const Plan& plan, const Unfolded& unfolded, const Landmarks& landmarks, ClassId rank_class)
     : unfolded_(unfolded), landmarks_(landmarks), rank_class_(rank_class) {
   const IdVector<QueueId, Queue>& queues = plan.classes[rank_class].queues;
@@ -216,13 +312,26 @@ HappensBefore::HappensBefore(const Plan& plan, const Unfolded& unfolded, const L
   width_ = length_.size();
   if (width_ == 1) return;  // the chain orders everything
 
-  clock_.assign(2 * landmarks.rows() * width_, -1);
+  const std::span<const std::int32_t> rows = landmarks.rows_of(rank_class);
+  rows_ = rows.size();
+  clock_.assign(2 * rows_ * width_, -1);
   for (int iteration = 0; iteration < 2; ++iteration) {
-    for (std::size_t l = 0; l < landmarks.rows(); ++l) {
-      std::int32_t* clock = &clock_[(static_cast<std::size_t>(iteration) * landmarks.rows() + l) * width_];
-      for (const Landmarks::Source& source : landmarks.sources(l)) learn(clock, source, iteration);
+    for (const std::int32_t row : rows) {
+      std::int32_t* clock = &clock_[index_of(row, iteration)];
+      for (const Landmarks::Source& source : landmarks.sources(row)) {
+        if (source.rank_class == rank_class) {
+          learn(clock, source, iteration);
+        } else {
+          landmarks.for_each_message(source.known,
+                                     [&](const Landmarks::Known& message) { learn_all(clock, message, iteration); });
+        }
+      }
     }
   }
+}
+
+std::size_t HappensBefore::index_of(std::int32_t row, int iteration) const {
+  return (static_cast<std::size_t>(iteration) * rows_ + landmarks_.place_of(row)) * width_;
 }
 
 std::size_t HappensBefore::entry_of(const Instance& instance) const {
@@ -236,16 +345,19 @@ std::int32_t HappensBefore::time_of(const Instance& instance, int iteration) con
 
 const std::int32_t* HappensBefore::row(const Landmarks::Known& known, int iteration) const {
   if (known.row < 0 || known.ago > iteration) return nullptr;
-  const std::size_t rows_before = static_cast<std::size_t>(iteration - known.ago) * landmarks_.rows();
-  return &clock_[(rows_before + static_cast<std::size_t>(known.row)) * width_];
+  return &clock_[index_of(known.row, iteration - known.ago)];
 }
 
-// Adds what is certain once the source has ended.
+void HappensBefore::learn_all(std::int32_t* clock, const Landmarks::Known& known, int iteration) const {
+  const std::int32_t* from = row(known, iteration);
+  if (from == nullptr) return;
+  for (std::size_t w = 0; w < width_; ++w) clock[w] = std::max(clock[w], from[w]);
+}
+
+// Adds what is certain once the source, which is of this class, has ended.
 void HappensBefore::learn(std::int32_t* clock, const Landmarks::Source& source, int iteration) const {
-  if (const std::int32_t* known = row(source.known, iteration)) {
-    for (std::size_t w = 0; w < width_; ++w) clock[w] = std::max(clock[w], known[w]);
-  }
-  if (source.rank_class != rank_class_ || source.distance > iteration) return;
+  learn_all(clock, source.known, iteration);
+  if (source.distance > iteration) return;
   const Instance& instance = unfolded_.instances()[source.instance];
   std::int32_t& own = clock[entry_of(instance)];
   own = std::max(own, time_of(instance, iteration - source.distance));

@@ -336,8 +336,9 @@ class Execution {
     const ClassGroup& group = plan_.graph.classes[o.rank_class.index()].group(o.communication->group);
     const Scope scope = o.communication->scope;
     if (scope != Scope::inner && scope != Scope::middle) return 1;
-    const std::int64_t inner = group.levels.at(0).view.size;
-    const std::int64_t middle = group.levels.at(1).levels.empty() ? 1 : group.levels.at(1).levels.at(0).view.size;
+    const LevelSizes own = group.level_sizes(), stated = o.communication->levels;
+    const std::int64_t inner = stated.inner > 0 ? stated.inner : own.inner;
+    const std::int64_t middle = stated.inner > 0 ? stated.middle : own.middle;
     switch (o.rule) {
       case Substitution::reduce_scatter_in_levels:
       case Substitution::all_gather_in_levels:

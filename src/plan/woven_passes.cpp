@@ -1,5 +1,8 @@
 #include "plan/woven_passes.hpp"
 
+#include <algorithm>
+#include <vector>
+
 namespace weft {
 
 bool has_woven_passes(const ClassPlan& plan) {
@@ -11,6 +14,24 @@ bool has_woven_passes(const ClassPlan& plan) {
     open = ends_block(plan, slot) ? nullptr : &slot;
   }
   return false;
+}
+
+WovenKinds woven_kinds(const ClassPlan& plan) {
+  WovenKinds woven{};
+  std::vector<IssueSlot> open;  // the last section of each pass that has begun and not ended
+  for (const IssueSlot& slot : plan.order) {
+    if (!slot.micro_batch.valid()) continue;
+    std::erase_if(open, [&](const IssueSlot& other) {
+      return other.block == slot.block && other.micro_batch == slot.micro_batch;
+    });
+    const BlockKind kind = block_of(plan, slot).kind;
+    for (const IssueSlot& other : open) {
+      const BlockKind other_kind = block_of(plan, other).kind;
+      woven[kind][other_kind] = woven[other_kind][kind] = true;
+    }
+    if (!ends_block(plan, slot)) open.push_back(slot);
+  }
+  return woven;
 }
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 namespace weft {
 
 bool receives_early(const PlanRequest& request) {
-  return row_of(request.layout.schedule).several_chunks;
+  return request.layout.vpp > 1;
 }
 
 double least_step_seconds(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap) {

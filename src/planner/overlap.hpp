@@ -13,6 +13,7 @@
 #include "planner/schedule/beside_compute.hpp"
 #include "planner/schedule/layer_order.hpp"
 #include "planner/schedule/pipeline_search.hpp"
+#include "planner/schedule/weight_grads_in_gaps.hpp"
 
 namespace weft {
 
@@ -34,6 +35,7 @@ struct OrderChoice {
   bool fill_bubbles = false;     // what may wait runs while compute waits (schedule/extra_work.hpp)
   LayerOrder by_layers = {};     // without pairs
   PipelineChoice pipeline = {};  // without pairs
+  GapRule gaps = GapRule::none;  // what hides the traffic of layers where backward is split
   int queues = 1;                // on which transfers beside compute take turns (schedule/spread_queues.hpp)
   friend bool operator==(const OrderChoice&, const OrderChoice&) = default;
 };
@@ -67,6 +69,7 @@ struct MoverKind {
   Collective collective = Collective::all_reduce;
   GroupKind group = GroupKind::dp;
   Scope scope = Scope::whole;
+  LevelSizes levels = kOwnLevels;
   Role role = Role::grad_reduce;
   Phase phase = Phase::forward;
   friend bool operator==(const MoverKind&, const MoverKind&) = default;

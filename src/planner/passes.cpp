@@ -17,6 +17,7 @@
 #include "planner/schedule/user_tasks.hpp"
 #include "planner/schedule/weave.hpp"
 #include "planner/schedule/weight_codes.hpp"
+#include "planner/schedule/weight_grads_in_gaps.hpp"
 
 namespace weft {
 namespace {
@@ -121,6 +122,12 @@ constexpr Pass kPasses[] = {
      .precedes = kPositions,
      .applies = [](const Overlap& o) { return o.weave.enabled; },
      .run = weave},
+    {.name = "weight gradients in gaps",
+     .needs = kBlocks | kBlocking | kPrograms,
+     .precedes = kPositions,
+     // What may wait fills bubbles by itself, weight gradients too where a user allows it.
+     .applies = [](const Overlap& o) { return o.order.gaps != GapRule::none && !o.order.fill_bubbles; },
+     .run = [](PlanDraft& d) { fill_gaps_with_weight_grads(d.plan, *d.cost, d.overlap.order.gaps); }},
     {.name = "encodings during backward",
      .needs = kBlocks | kBlocking | kPrograms,
      .precedes = kPositions,

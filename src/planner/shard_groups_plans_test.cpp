@@ -92,7 +92,7 @@ TEST_P(ShardGroupPlans, AreSafeWhereAShardGroupHasLevels) {
     const PlanRequest r = small_buckets(
         test::request(test::small_gpt(2), parse_cluster("dgx-a100:4"), {.zero = zero, .zero_shards = 16}, 2));
     const SharedGraph graph = test::build(r);
-    ASSERT_EQ(graph->classes.front().group(GroupKind::shard).levels.size(), 2U);
+    ASSERT_TRUE(graph->classes.front().group(GroupKind::shard).has_node_levels());
     Overlap overlap = decide_overlap(r, graph, GetParam());
     if (overlap.partition.substitutions.empty()) {
       overlap.partition.substitutions =

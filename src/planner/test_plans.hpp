@@ -68,6 +68,18 @@ inline ClusterSpec uneven_nics() {
   return spec;
 }
 
+// The same nodes below switches, so many below each, and a level between the switches with links like the last one's.
+inline ClusterSpec below_switches(ClusterSpec spec, std::int64_t nodes_each, Bandwidth between) {
+  spec.name = "switches";
+  spec.nodes_per_leaf = nodes_each;
+  LevelSpec spine = spec.levels.back();
+  spec.levels.back().joins = Domain::leaf;
+  spine.name = "spine";
+  spine.bandwidth = between;
+  spec.levels.push_back(spine);
+  return spec;
+}
+
 struct NamedLayout {
   std::string name;
   Layout layout;

@@ -94,16 +94,7 @@ const std::vector<Substitution> kInThree{Substitution::all_reduce_in_three_level
 
 // Two ranks to a node, two nodes below a switch, two switches; every rank has a link of its own between the switches.
 ClusterSpec two_switches(const std::string& nodes, double spine_bytes_per_second) {
-  ClusterSpec spec = parse_cluster(nodes);
-  spec.name = "two switches";
-  spec.nodes_per_leaf = 2;
-  spec.levels.back().joins = Domain::leaf;
-  LevelSpec spine = spec.levels.back();
-  spine.name = "spine";
-  spine.joins = Domain::cluster;
-  spine.bandwidth = {spine_bytes_per_second};
-  spec.levels.push_back(spine);
-  return spec;
+  return below_switches(parse_cluster(nodes), 2, {spine_bytes_per_second});
 }
 
 // Nothing but the links between the switches has weight. Of B bytes a ring of 8 sends 2 * 7/8 past every rank, one edge
@@ -155,35 +146,46 @@ TEST(PlansInLegs, InThreeLevelsAreProvenAndNeverBelowTheBound) {
   EXPECT_GT(legs, 100);
 }
 
+// How long an all-to-all's leg takes beside the whole where the links of `level` reach all of their rate with messages
+// `larger` times as large as those of the whole, and only that part of it with those.
+void expect_share_of_whole(PlanRequest r, const std::string& level, std::int64_t larger, Substitution rule,
+                           Scope scope) {
+  idealize(r);
+  const auto dispatches = [](const StepGraph& graph) {
+    std::vector<OpId> found;
+    for (const OpId id : graph.operations.ids()) {
+      if (graph.op(id).role == Role::expert_dispatch) found.push_back(id);
+    }
+    return found;
+  };
+  const StepGraph graph = build(r);
+  ASSERT_FALSE(dispatches(graph).empty());
+  const std::int64_t bytes = graph.op(dispatches(graph).front()).communication->bytes.value;
+  const double share = 1.0 / static_cast<double>(larger);
+  r.profile.links[level].all_to_all[r.layout.ep] = {{Bytes{bytes}, share}, {Bytes{larger * bytes}, 1.0}};
+  const Cluster cluster(r.cluster);
+  const CostModel cost(graph, cluster, r.profile);
+  for (const OpId id : dispatches(graph)) {
+    const Operation& whole = graph.op(id);
+    Operation across = whole;
+    across.rule = rule;
+    across.leg = static_cast<std::int32_t>(std::ssize(rule_of(rule).legs)) - 1;
+    across.communication->scope = scope;
+    EXPECT_NEAR(static_cast<double>(cost.alone(across).value) / static_cast<double>(cost.alone(whole).value), share,
+                0.01);
+  }
+}
+
 // Sixteen ranks on two nodes. Messages of an all-to-all's leg between nodes are eight times as large as those of the
-// whole; here the NIC's efficiency doubles for that, and both have half of the buffer to carry across.
+// whole, and both have half of the buffer to carry across. Eight ranks below two switches, two to a node: messages of
+// the leg between the switches are four times as large, and half of the buffer crosses again.
 TEST(PlansInLegs, ExchangesInLevelsSendLargerMessages) {
   Transformer model = small_moe();
   model.experts->count = 16;
-  PlanRequest r = request(model, parse_cluster("dgx-a100:2,nic=8MB/s"), {.ep = 16}, 1);
-  idealize(r);
-  const auto bytes_of = [](const StepGraph& graph) {
-    for (const Operation& op : graph.operations) {
-      if (op.role == Role::expert_dispatch) return op.communication->bytes.value;
-    }
-    return std::int64_t{0};
-  };
-  const std::int64_t bytes = bytes_of(build(r));
-  ASSERT_GT(bytes, 0);
-  r.profile.links["nic"].all_to_all[16] = {{Bytes{bytes}, 0.5}, {Bytes{8 * bytes}, 1.0}};
-  const StepGraph graph = build(r);
-  const Cluster cluster(r.cluster);
-  const CostModel cost(graph, cluster, r.profile);
-  for (const OpId id : graph.operations.ids()) {
-    const Operation& whole = graph.op(id);
-    if (whole.role != Role::expert_dispatch) continue;
-    Operation across = whole;
-    across.rule = Substitution::all_to_all_in_levels;
-    across.leg = 1;
-    across.communication->scope = Scope::outer;
-    EXPECT_NEAR(static_cast<double>(cost.alone(across).value) / static_cast<double>(cost.alone(whole).value), 0.5,
-                0.01);
-  }
+  expect_share_of_whole(request(model, parse_cluster("dgx-a100:2,nic=8MB/s"), {.ep = 16}, 1), "nic", 8,
+                        Substitution::all_to_all_in_levels, Scope::outer);
+  expect_share_of_whole(request(model, two_switches("dgx-a100:4,gpus=2", 1e6), {.ep = 8}, 1), "spine", 4,
+                        Substitution::all_to_all_in_three_levels, Scope::top);
 }
 
 // Tensor parallelism over two nodes whose NICs are slow: the search takes the traffic of layers into levels, the plan
@@ -208,6 +210,48 @@ TEST(PlansInLegs, TheSearchTakesTensorParallelismOverNodesIntoLevels) {
     const Cluster cluster(r.cluster);
     const double bound = step_bound(graph, CostModel(graph, cluster, r.profile)).seconds * 1e9;
     EXPECT_LE(bound, timeline.period_ns + 0.5 * static_cast<double>(timeline.operations.size()));
+  }
+}
+
+// Tensor, context and expert parallelism over two switches with slow links between them: proven, never below the bound,
+// and the search takes the traffic of tensor parallelism into levels.
+TEST(PlansInLegs, LayerTrafficInThreeLevelsIsProvenAndNeverBelowTheBound) {
+  Transformer wide = small_gpt(2);
+  wide.heads = wide.kv_heads = 8;
+  wide.head_dim = 8;
+  struct Case {
+    Transformer model;
+    Layout layout;
+  };
+  for (const Case& c : std::vector<Case>{{wide, {.tp = 8, .etp = 8}},
+                                         {wide, {.tp = 8, .etp = 8, .sequence_parallel = true}},
+                                         {wide, {.cp = 8}},
+                                         {small_moe(4), {.ep = 8}}}) {
+    PlanRequest ideal = request(c.model, two_switches("dgx-a100:4,gpus=2", 1e7), c.layout, 2);
+    idealize(ideal);
+    PlanRequest r = searching(ideal);
+    r.search.budget_s = 0.3;
+    const SharedGraph graph = build(r);
+    const Cluster cluster(r.cluster);
+    const double bound = step_bound(graph, CostModel(graph, cluster, r.profile)).seconds * 1e9;
+    Overlap all = decide_overlap(r, graph, "priority");
+    all.partition.substitutions = layer_traffic_in_levels(graph, {});
+    for (const bool searched : {false, true}) {
+      SCOPED_TRACE(fmt::format("tp {} cp {} ep {}, searched: {}", c.layout.tp, c.layout.cp, c.layout.ep, searched));
+      const WholePlan made = searched ? make_whole_plan(r, graph, "weft") : make_whole_plan(r, graph, "priority", all);
+      const std::optional<Violation> violation = verify_plan(made, {.memory_limit = {}, .check_memory = false});
+      ASSERT_FALSE(violation.has_value()) << violation->message;
+      int legs = 0;
+      for (const Operation& op : made.plan().graph.operations) {
+        const bool in_levels = op.rule != Substitution::none && is_layer_traffic(op);
+        legs += in_levels && (searched || op.communication->scope == Scope::top) ? 1 : 0;
+      }
+      if (!searched || c.layout.tp > 1) {
+        EXPECT_GT(legs, 0);
+      }
+      const Timeline timeline = simulated(made.plan(), r.profile);
+      EXPECT_LE(bound, timeline.period_ns + 0.5 * static_cast<double>(timeline.operations.size()));
+    }
   }
 }
 

@@ -20,7 +20,7 @@ TEST(SearchedPipeline, IsNeverWorseThanANamedSchedule) {
       {{.pp = 4}, {one_f_one_b, zb_h1, zb_h2}},
       {{.pp = 2, .zero = 1, .clip_grad = 1}, {one_f_one_b, zb_h1, zb_h2}},
       {{.pp = 4, .stage_layers = {1, 4, 2, 1}}, {one_f_one_b, zb_h1, zb_h2}},
-      {{.tp = 2, .pp = 2, .vpp = 2}, {zbv, v_half, v_min}},
+      {{.tp = 2, .pp = 2, .vpp = 2}, {zbv, v_half, v_min, dualpipev}},
   };
   for (const auto& [base, named] : cases) {
     Layout layout = base;

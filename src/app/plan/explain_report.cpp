@@ -99,7 +99,7 @@ class ExplanationText {
       return "";
     std::string text;
     for (const ChoiceNode& branch : found->second.under) {
-      const std::string rule(branch.rule == Substitution::none ? "as it is" : name_of(branch.rule));
+      const std::string rule(branch.rule == Substitution::none ? "as it is" : in_words(branch.rule));
       text += fmt::format("{}{}{} {}", text.empty() ? "" : ", ", rule,
                           branch.parts > 1 ? fmt::format(" in {} parts", branch.parts) : "", time(branch.cost_s()));
     }
@@ -141,12 +141,8 @@ Json kind_name(const PlanExplanation& e, std::int32_t id) {
 }
 
 Json choice_json(const ChoiceNode& node) {
-  Json json{{"rule", std::string(name_of(node.rule))},
-            {"parts", node.parts},
-            {"transfer_s", node.transfer_s},
-            {"left_s", node.left_s},
-            {"loss_s", node.loss_s},
-            {"cost_s", node.cost_s()}};
+  Json json{{"rule", in_words(node.rule)}, {"parts", node.parts},   {"transfer_s", node.transfer_s},
+            {"left_s", node.left_s},       {"loss_s", node.loss_s}, {"cost_s", node.cost_s()}};
   if (!node.under.empty()) json["choices"] = Json::array();
   for (const ChoiceNode& below : node.under) json["choices"].push_back(choice_json(below));
   return json;

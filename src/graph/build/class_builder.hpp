@@ -128,7 +128,6 @@ class ClassBuilder {
   bool has_factors(const Parameter& p);
   ValueId factor_gradient(Parameter& p, ValueId grad, Role stage);
   // Compressed between nodes only (node_compression.cpp).
-  bool leaves_node(GroupKind group) const;  // some of its members are in other nodes
   bool is_compressed_between_nodes(const Parameter& p) const;
   ValueId compress_between_nodes(const Parameter& p, ValueId grad, Role stage);
   // What ZeRO++ adds (zero_plus_plus.cpp).

@@ -19,13 +19,8 @@ bool ClassBuilder::is_compressed(const Parameter& p) {
   const ClassGroup& group = rank_class().group(p.group);
   const std::int64_t n = shards(p.group);
   // What a member has of its node's sums is then smaller than the whole, too.
-  if (group.levels.size() == 2) return (p.elements + n - 1) / n * group.levels[1].view.size < p.elements;
-  return leaves_node(p.group);
-}
-
-bool ClassBuilder::leaves_node(GroupKind group) const {
-  const GroupView& view = rank_class().group(group).view;
-  return view.within.empty() || view.within.front() < view.size;
+  if (group.has_node_levels()) return (p.elements + n - 1) / n * group.scoped(Scope::outer).view.size < p.elements;
+  return group.leaves_node();
 }
 
 // All-to-all and all-gather of shards carry 2 (n - 1) / n of a tensor, an all-gather of whole tensors n - 1 of it.

@@ -10,13 +10,13 @@
 namespace weft {
 
 bool ClassBuilder::is_compressed_between_nodes(const Parameter& p) const {
-  return layout_.compress.between_nodes && rank_class().group(p.group).levels.size() == 2;
+  return layout_.compress.between_nodes && rank_class().group(p.group).has_node_levels();
 }
 
 ValueId ClassBuilder::compress_between_nodes(const Parameter& p, ValueId grad, Role stage) {
   const CompressionFormat format = layout_.compress.format;
   const std::int64_t n = shards(p.group), shard = (p.elements + n - 1) / n;
-  const std::int64_t nodes = rank_class().group(p.group).levels[1].view.size, of_node = shard * nodes;
+  const std::int64_t nodes = rank_class().group(p.group).scoped(Scope::outer).view.size, of_node = shard * nodes;
   const bool one_gather = layout_.zero == 0 && nodes == 2;
   const std::string name = label(name_of(p.role)) + ".grad";
   const auto carry = [&](Role role, Collective collective, Scope scope, ValueId from, ValueId to) {

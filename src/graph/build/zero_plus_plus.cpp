@@ -78,14 +78,14 @@ void ClassBuilder::decode_updated(const Parameter& p) {
 
 bool ClassBuilder::exchanges_gradient(const Parameter& p) const {
   if (layout_.zero < 2 || shards(p.group) == 1 || !layout_.compress.takes(p.elements)) return false;
-  return !layout_.compress.between_nodes || leaves_node(p.group);
+  return !layout_.compress.between_nodes || rank_class().group(p.group).leaves_node();
 }
 
 void ClassBuilder::exchange_gradient(const Parameter& p, ValueId whole, Role role) {
   const ClassGroup& group = rank_class().group(p.group);
-  const bool in_levels = group.levels.size() == 2;
+  const bool in_levels = group.has_node_levels();
   const std::int64_t n = shards(p.group), shard = graph_.value(p.gradient).elements();
-  const std::int64_t nodes = in_levels ? group.levels[1].view.size : 1;
+  const std::int64_t nodes = in_levels ? group.scoped(Scope::outer).view.size : 1;
   if (!in_levels) return exchange_in_hop(p, {whole, p.gradient, n, n, Scope::whole, 0}, role);
   const ValueId of_node = value({.name = label(name_of(role)) + ".grad.node",
                                  .shape = {shard * nodes},

@@ -45,7 +45,7 @@ bool equal_but_padding(Bytes padded, Bytes exact, std::int64_t group, std::int64
 void verify_bytes(const StepGraph& graph, const Operation& op, const ClassGroup& whole) {
   const Communication& c = *op.communication;
   const auto [in, out] = moved_by(graph, op);
-  const std::int64_t n = whole.scoped(c.scope).view.size;
+  const std::int64_t n = whole.scoped(c.scope, c.levels).view.size;
   const std::int64_t padding = whole.view.size;  // a stage has that of the shards of all members
   const std::int64_t width = size_of(c.format.type).value;
   bool ok = true;
@@ -99,10 +99,11 @@ bool is_pipeline(GroupKind group) {
 void verify_alone(const StepGraph& graph, const Operation& op) {
   const Communication& c = *op.communication;
   const ClassGroup& whole = graph.classes[op.rank_class.index()].group(c.group);
-  if (!whole.has_scope(c.scope)) {
-    reject(graph, op, "works in scope {}, but its {} group has no such level", name_of(c.scope), name_of(c.group));
+  if (!whole.has_scope(c.scope, c.levels)) {
+    reject(graph, op, "works in scope {}, but its {} group has no such level", in_words(c.scope, c.levels),
+           name_of(c.group));
   }
-  const ClassGroup& group = whole.scoped(c.scope);
+  const ClassGroup& group = whole.scoped(c.scope, c.levels);
   if (op.key.dtype != c.format.type) {
     reject(graph, op, "its key says {}, its communication {}", name_of(op.key.dtype), name_of(c.format.type));
   }
@@ -134,8 +135,9 @@ void verify_together(const StepGraph& graph, const std::vector<OpId>& members) {
     const Communication& c = *op.communication;
     const Communication& agreed = *first.communication;
     if (!classes.insert(op.rank_class).second) reject(graph, op, "transfer {} has this rank class twice", c.transfer);
-    if (c.collective != agreed.collective || c.scope != agreed.scope || c.bytes != agreed.bytes ||
-        c.format != agreed.format || op.phase != first.phase || op.per_micro_batch != first.per_micro_batch ||
+    if (c.collective != agreed.collective || c.scope != agreed.scope || c.levels != agreed.levels ||
+        c.bytes != agreed.bytes || c.format != agreed.format || op.phase != first.phase ||
+        op.per_micro_batch != first.per_micro_batch ||
         (c.group != agreed.group && !(is_pipeline(c.group) && is_pipeline(agreed.group)))) {
       reject(graph, op, "{} of {} bytes in the {} group, but the same transfer is {} of {} bytes in the {} group of {}",
              name_of(c.collective), c.bytes.value, name_of(c.group), name_of(agreed.collective), agreed.bytes.value,

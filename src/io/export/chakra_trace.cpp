@@ -145,9 +145,9 @@ std::string groups_json(const Plan& plan, const Timeline& timeline, const Chakra
     if (!op.communication || op.communication->scope == Scope::self) continue;
     const Communication& c = *op.communication;
     const ClassGroup& group = plan.graph.classes[op.rank_class].group(c.group);
-    if (c.scope != Scope::whole && group.levels.empty()) continue;
-    const std::string scope = c.scope == Scope::whole ? "" : fmt::format(" {}", name_of(c.scope));
-    groups[{op.rank_class.value, fmt::format("{}{}", name_of(c.group), scope)}] = &group.scoped(c.scope);
+    if (!group.has_scope(c.scope, c.levels)) continue;
+    const std::string scope = c.scope == Scope::whole ? "" : fmt::format(" {}", in_words(c.scope, c.levels));
+    groups[{op.rank_class.value, fmt::format("{}{}", name_of(c.group), scope)}] = &group.scoped(c.scope, c.levels);
   }
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (const TimelineOperation& op : timeline.operations) {

@@ -37,7 +37,8 @@ std::map<std::string, ProgramUse> programs_of(const Plan& plan) {
   for (const Operation& op : plan.graph.operations) {
     if (!op.is_transfer() || op.communication->collective == Collective::send_recv) continue;
     const Communication& communication = *op.communication;
-    const ClassGroup& group = plan.graph.classes[op.rank_class].group(communication.group).scoped(communication.scope);
+    const ClassGroup& group =
+        plan.graph.classes[op.rank_class].group(communication.group).scoped(communication.scope, communication.levels);
     if (group.view.size > kListedMembers) continue;
     const std::string name = file_name(communication, group.view.size);
     if (!programs.contains(name)) {

@@ -43,7 +43,7 @@ void bound(const Plan& plan, const BesideChain& beside, const std::vector<std::i
     return life.begin < 2 * pause && 2 * pause <= life.end;
   });
   if (is_interrupted) return;
-  life.leaves_block = life.end > 2 * length;
+  life.leaves_block = life.end >= 2 * length;  // waited for at the earliest where the block begins again
   // What only explicit waits end is a buffer that executions of the block use in turns, whichever of them it ends in.
   const auto in_chain = [&](OpId id) { return !beside.runs_beside(id); };
   const auto leaves_nothing = [&](OpId id) { return beside.runs_beside(id) && leaves_nothing_in_block(plan, id); };

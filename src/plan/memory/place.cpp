@@ -74,18 +74,27 @@ class Placer {
     for (auto& [block, list] : pools) {
       top = place_pool(list, top, plan_.classes[c].blocks[block].operations.size());
     }
-    // Blocks share it where they run one after the other; a forward and a backward woven into each other do not. Where
-    // micro-batches pause in their blocks, scratch lives from one pause to the next at most.
-    const auto is_forward = [&](BlockId block) { return plan_.classes[c].blocks[block].kind == BlockKind::forward; };
-    std::int64_t highest = top;
-    for (auto& [block, list] : scratch) {
-      if (is_forward(block)) highest = std::max(highest, pack(list, top));
+    place_scratch(c, scratch, top);
+  }
+
+  // Blocks share it where they run one after the other; those that are woven into each other do not. Where
+  // micro-batches pause in their blocks, scratch lives from one pause to the next at most.
+  void place_scratch(ClassId c, std::map<BlockId, std::vector<ValueId>>& scratch, std::int64_t top) {
+    const ClassPlan& class_plan = plan_.classes[c];
+    const WovenKinds woven = has_pauses(class_plan) ? WovenKinds{} : woven_kinds(class_plan);
+    EnumArray<BlockKind, std::int64_t, kBlockKinds> highest;
+    highest.fill(top);
+    for (int k = 0; k < kBlockKinds; ++k) {
+      const auto kind = static_cast<BlockKind>(k);
+      std::int64_t base = top;
+      for (int other = 0; other < k; ++other) {
+        if (woven[kind][static_cast<BlockKind>(other)]) base = std::max(base, highest[static_cast<BlockKind>(other)]);
+      }
+      for (auto& [block, list] : scratch) {
+        if (class_plan.blocks[block].kind == kind) highest[kind] = std::max(highest[kind], pack(list, base));
+      }
     }
-    const std::int64_t base = has_woven_passes(plan_.classes[c]) && !has_pauses(plan_.classes[c]) ? highest : top;
-    for (auto& [block, list] : scratch) {
-      if (!is_forward(block)) highest = std::max(highest, pack(list, base));
-    }
-    plan_.classes[c].memory = Bytes{highest};
+    plan_.classes[c].memory = Bytes{*std::max_element(highest.begin(), highest.end())};
   }
 
   // Returns the smallest k for which micro-batch i + k is written only after micro-batch i was last used, and the next

@@ -14,10 +14,10 @@ namespace {
 // Each shape of a group is proven once.
 class Proofs {
  public:
-  bool holds(Substitution rule, const ClassGroup& group) {
-    const LevelSizes levels = group.level_sizes();
-    const auto [known, is_new] = known_.try_emplace({rule, group.view.size, levels}, false);
-    if (is_new) known->second = weft::holds(rule_of(rule), group.view.size, levels);
+  bool holds(const TransferRule& by, const ClassGroup& group) {
+    const LevelSizes levels = by.levels == kOwnLevels ? group.level_sizes() : by.levels;
+    const auto [known, is_new] = known_.try_emplace({by.rule, group.view.size, levels}, false);
+    if (is_new) known->second = weft::holds(rule_of(by.rule), group.view.size, levels);
     return known->second;
   }
 
@@ -37,7 +37,7 @@ bool has_legs(const StepGraph& graph) {
 LegOrigins find_leg_origins(const StepGraph& model, const StepGraph& plan) {
   LegOrigins result;
   Proofs proofs;
-  std::vector<Substitution> rules(model.operations.size(), Substitution::none);
+  std::vector<TransferRule> rules(model.operations.size());
   std::vector<bool> named(rules.size(), false);
   for (const Operation& op : plan.operations) {
     const std::string where = fmt::format("{}: '{}'", plan.classes[op.rank_class.index()].name, describe(op));
@@ -53,24 +53,26 @@ LegOrigins find_leg_origins(const StepGraph& model, const StepGraph& plan) {
         return result;
       }
       const Operation& source = model.op(origin.operation);
-      Substitution& rule = rules[origin.operation.index()];
-      if (named[origin.operation.index()] && rule != op.rule) {
+      TransferRule& by = rules[origin.operation.index()];
+      const Substitution rule = op.rule;
+      const TransferRule own(rule, op.communication ? op.communication->levels : kOwnLevels);
+      if (named[origin.operation.index()] && by != own) {
         result.violation = fmt::format("{} carries out '{}' by {}, another operation by {}", where, describe(source),
-                                       name_of(op.rule), name_of(rule));
+                                       in_words(own), in_words(by));
         return result;
       }
       named[origin.operation.index()] = true;
-      rule = op.rule;
+      by = own;
       if (rule == Substitution::none) continue;
-      if (!may_be_substituted(model, source, rule)) {
+      if (!may_be_substituted(model, source, by)) {
         result.violation = fmt::format("{} carries out '{}' by {}, which may not be applied to it", where,
-                                       describe(source), name_of(rule));
+                                       describe(source), in_words(by));
         return result;
       }
       const ClassGroup& group = model.classes[source.rank_class.index()].group(source.communication->group);
-      if (!proofs.holds(rule, group)) {
+      if (!proofs.holds(by, group)) {
         result.violation =
-            fmt::format("{} goes by {}, which is not proven for {} ranks", where, name_of(rule), group.view.size);
+            fmt::format("{} goes by {}, which is not proven for {} ranks", where, in_words(by), group.view.size);
         return result;
       }
     }

@@ -20,8 +20,10 @@ std::optional<Violation> check_carried_programs(const Plan& plan) {
     const CarriedProgram& carried = *op.communication->program;
     if (switches_of(carried.program) > 0) {
       if (!cluster) cluster.emplace(plan.cluster);
-      const std::vector<Rank>& members =
-          plan.graph.classes[op.rank_class].group(op.communication->group).scoped(op.communication->scope).ranks;
+      const std::vector<Rank>& members = plan.graph.classes[op.rank_class]
+                                             .group(op.communication->group)
+                                             .scoped(op.communication->scope, op.communication->levels)
+                                             .ranks;
       if (wired.insert({&carried, members}).second) {
         if (const std::string fault = switch_fault(carried.program, *cluster, members); !fault.empty()) {
           return Violation{Rule::program, fmt::format("program '{}', which '{}' names, does not fit its ranks: {}",

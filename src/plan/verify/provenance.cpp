@@ -57,8 +57,8 @@ bool same_nature(const Operation& a, const Operation& b) {
   }
   if (!a.communication) return true;
   const Communication &ca = *a.communication, &cb = *b.communication;
-  return ca.collective == cb.collective && ca.group == cb.group && ca.scope == cb.scope && a.rule == b.rule &&
-         a.leg == b.leg && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
+  return ca.collective == cb.collective && ca.group == cb.group && ca.scope == cb.scope && ca.levels == cb.levels &&
+         a.rule == b.rule && a.leg == b.leg && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
 }
 
 bool same_group(const ClassGroup& a, const ClassGroup& b) {
@@ -288,7 +288,7 @@ std::optional<Violation> check_algorithms(const Plan& plan) {
     if (!op.communication) continue;
     const Communication& c = *op.communication;
     const RankClass& rank_class = plan.graph.classes[op.rank_class.index()];
-    if (const std::string fault = program_fault(c, rank_class.group(c.group).scoped(c.scope).view.size);
+    if (const std::string fault = program_fault(c, rank_class.group(c.group).scoped(c.scope, c.levels).view.size);
         !fault.empty()) {
       return Violation{Rule::collective_order, fmt::format("{}: '{}': {}", rank_class.name, describe(op), fault)};
     }

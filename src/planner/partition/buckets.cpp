@@ -123,7 +123,8 @@ std::vector<std::vector<OpId>> cut_into_buckets(const std::vector<BucketItem>& i
     }
     buckets.back().push_back(item.operation);
     size += rule.unit == BucketRule::Unit::parameters ? item.parameters : item.gradient.value;
-    const bool cuts = !rule.cuts_first_chunk_only || (stage == 0 && item.chunk == 0);
+    const bool has_first_layers = item.chunk == 0 && (stage == 0 || stage == rule.rank_with_copy);
+    const bool cuts = !rule.cuts_first_chunk_only || has_first_layers;
     const std::int64_t limit = !cuts ? BucketRule::kUnlimited : buckets.size() == 1 ? rule.first_limit : rule.limit;
     open = !apart && size < limit;
   }

@@ -24,8 +24,11 @@ struct BucketRule {
   std::int64_t first_limit = kUnlimited;  // of the first bucket of a group
   std::int64_t limit = kUnlimited;        // of every other
   bool spans_chunks = true;               // model chunks share buckets
-  bool cuts_first_chunk_only = false;     // chunk 0 of pipeline rank 0; every other chunk is one bucket
-  bool shared_embedding_apart = false;    // an embedding tied across stages is a bucket of its own
+  bool cuts_first_chunk_only = false;     // the chunk with the model's first layers; every other chunk is one bucket
+  // The first layers are chunk 0 of pipeline rank 0 and of this one. Where there are two copies of the model, ranks
+  // that sum a parameter over the copies must cut alike (PipelineShape::two_directions).
+  std::int64_t rank_with_copy = 0;
+  bool shared_embedding_apart = false;  // an embedding tied across stages is a bucket of its own
   friend bool operator==(const BucketRule&, const BucketRule&) = default;
 };
 

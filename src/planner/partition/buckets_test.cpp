@@ -76,6 +76,18 @@ TEST(MegatronBuckets, AreCutOnTheFirstChunkOfTheFirstStageOnly) {
   EXPECT_EQ(written(cut_into_buckets(list, megatron_whole_chunks(false), 0)), "0 | 1 2 | 3 4 5 6");
 }
 
+// Two copies of a model in opposite directions: the last pipeline rank has the first layers too, as its first chunk.
+TEST(MegatronBuckets, AreCutAlikeOnBothRanksThatHoldTheFirstLayers) {
+  std::vector<BucketItem> list = items({60, 60, 60, 60});
+  list[0].chunk = list[1].chunk = 1;
+  BucketRule rule = megatron(100, false);
+  rule.rank_with_copy = 3;
+  for (const std::int64_t stage : {0, 3}) EXPECT_EQ(written(cut_into_buckets(list, rule, stage)), "0 1 | 2 3");
+  list.push_back(list.back());
+  for (const std::int64_t stage : {0, 3}) EXPECT_EQ(written(cut_into_buckets(list, rule, stage)), "0 1 | 2 3 | 3");
+  for (const std::int64_t stage : {1, 2}) EXPECT_EQ(written(cut_into_buckets(list, rule, stage)), "0 1 | 2 3 3");
+}
+
 TEST(MegatronBuckets, KeepASharedEmbeddingApartWithTheDistributedOptimizer) {
   std::vector<BucketItem> list = items({10, 10, 10, 10});
   list[2].shared_embedding = true;

@@ -23,11 +23,9 @@ class ChoiceTreeBuilder {
 
   ChoiceNode build() const {
     ChoiceNode root;
-    root.under.push_back(of_rule(Substitution::none));
+    root.under.push_back(of_rule({}));
     if (op_.communication->transfer < 0) {
-      for (const SubstitutionRule& rule : substitution_rules()) {
-        if (may_be_substituted(graph_, op_, rule.name)) root.under.push_back(of_rule(rule.name));
-      }
+      for (const TransferRule& rule : possible_rules(graph_, op_)) root.under.push_back(of_rule(rule));
     }
     return with_figures_of_best(std::move(root));
   }
@@ -53,7 +51,7 @@ class ChoiceTreeBuilder {
     }
   }
 
-  ChoiceNode of_rule(Substitution rule) const {
+  ChoiceNode of_rule(const TransferRule& rule) const {
     ChoiceNode node;
     node.rule = rule;
     for (std::int32_t parts = 1; parts <= kMaxRowCuts; parts *= 2) {
@@ -64,7 +62,7 @@ class ChoiceTreeBuilder {
     return with_figures_of_best(std::move(node));
   }
 
-  ChoiceNode leaf(Substitution rule, std::int32_t parts) const {
+  ChoiceNode leaf(const TransferRule& rule, std::int32_t parts) const {
     ChoiceNode leaf;
     leaf.rule = rule;
     leaf.parts = parts;
@@ -87,21 +85,22 @@ class ChoiceTreeBuilder {
   }
 
   // Of one part.
-  std::vector<double> leg_seconds(Substitution rule, std::int32_t parts) const {
+  std::vector<double> leg_seconds(const TransferRule& by, std::int32_t parts) const {
     const Operation part = one_of(op_, parts);
-    if (rule == Substitution::none) return {fastest(part)};
+    if (by.rule == Substitution::none) return {fastest(part)};
     std::vector<double> result;
-    for (const RuleLeg& leg : rule_of(rule).legs) result.push_back(seconds_of(rule, leg, part));
+    for (const RuleLeg& leg : rule_of(by.rule).legs) result.push_back(seconds_of(by, leg, part));
     return result;
   }
 
-  double seconds_of(Substitution rule, const RuleLeg& leg, const Operation& part) const {
+  double seconds_of(const TransferRule& by, const RuleLeg& leg, const Operation& part) const {
     Operation own = part;
-    own.rule = rule;
+    own.rule = by.rule;
+    own.communication->levels = by.levels;
     own.communication->collective = leg.collective;
     own.communication->scope = leg.scope;
     if (leg.collective == Collective::all_to_all) return fastest(own);  // all that a rank has goes through every leg
-    const LevelSizes levels = group().level_sizes();
+    const LevelSizes levels = by.levels == kOwnLevels ? group().level_sizes() : by.levels;
     if (leg.scope == Scope::outer || leg.scope == Scope::middle) {
       own.communication->bytes = {part.communication->bytes.value / levels.inner};
     } else if (leg.scope == Scope::top) {
@@ -140,8 +139,7 @@ class ChoiceTreeBuilder {
 
 // Layer traffic has no other rules, and its parts are those of its layer.
 bool may_go_in_levels(const StepGraph& graph, const Operation& op) {
-  return std::any_of(std::begin(kLayerRules), std::end(kLayerRules),
-                     [&](Substitution rule) { return may_be_substituted(graph, op, rule); });
+  return !possible_rules(graph, op).empty();
 }
 
 }  // namespace
@@ -154,11 +152,11 @@ CheapestChoices cheapest_choices(const StepGraph& graph, const CostModel& cost) 
   // Class, group, collective, bytes, and of layer traffic the role.
   using Kind = std::tuple<std::int32_t, GroupKind, Collective, std::int64_t, Role>;
   struct Choice {
-    Substitution rule = Substitution::none;
+    TransferRule rule;
     std::int32_t parts = 1;
   };
   std::map<Kind, Choice> known;
-  CheapestChoices choices{std::vector(graph.operations.size(), Substitution::none),
+  CheapestChoices choices{std::vector<TransferRule>(graph.operations.size()),
                           std::vector<std::int32_t>(graph.operations.size(), 1)};
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
@@ -173,7 +171,7 @@ CheapestChoices cheapest_choices(const StepGraph& graph, const CostModel& cost) 
       const ChoiceNode tree = choice_tree(graph, cost, make_id<OpId>(i));
       const ChoiceNode& none = tree.under.front();
       const bool better = tree.cost_s() < kWorthIt * none.cost_s();
-      entry->second = better ? Choice{tree.rule, tree.parts} : Choice{Substitution::none, none.parts};
+      entry->second = better ? Choice{tree.rule, tree.parts} : Choice{{}, none.parts};
     }
     const Choice choice = entry->second;
     if (choice.rule != Substitution::none && !may_be_substituted(graph, op, choice.rule)) continue;

@@ -16,7 +16,7 @@
 namespace weft {
 
 struct ChoiceNode {
-  Substitution rule = Substitution::none;
+  TransferRule rule;
   std::int32_t parts = 1;
   double transfer_s = 0;          // all its transfers, its legs side by side where they can be
   double left_s = 0;              // of that, what nothing that is cut with it runs beside
@@ -31,7 +31,7 @@ ChoiceNode choice_tree(const StepGraph& graph, const CostModel& cost, OpId commu
 // Says, by operation, what the best leaf of every gradient reduction and parameter gather is.
 struct CheapestChoices {
   // The rule, where it is better than none by more than a hundredth; empty: none is anywhere.
-  std::vector<Substitution> rules;
+  std::vector<TransferRule> rules;
   // Into how many parts it is cut, where the step has it once: legs follow each other part by part. What ZeRO 2 and 3
   // move in every micro-batch stays whole. Empty: nothing is cut.
   std::vector<std::int32_t> parts;

@@ -72,6 +72,37 @@ TEST(ChoiceTree, PricesTheTrafficOfLayersInLevels) {
   }
 }
 
+// Eight ranks, two to a node, two nodes below a switch, nothing but the links between switches has weight. Of B bytes a
+// ring passes 7/8 B past every rank, every fourth edge crosses: 7/32. In two levels four ranks gather half of B, and
+// every second edge crosses: 3/16. In three, or in two that meet at the switches, two ranks gather a quarter, half of
+// which crosses: 1/8. Sums are all twice.
+TEST(ChoiceTree, PricesTheTrafficOfLayersInThreeLevels) {
+  Transformer model = test::small_gpt();
+  model.heads = model.kv_heads = 8;
+  model.head_dim = 8;
+  for (const bool rows : {true, false}) {
+    PlanRequest request = test::request(model, test::below_switches(parse_cluster("dgx-a100:4,gpus=2"), 2, {1e6}),
+                                        {.tp = 8, .etp = 8, .sequence_parallel = rows}, 1);
+    remove_overheads(request.profile);
+    for (LevelSpec& level : request.cluster.levels) level.latency = Nanos{0};
+    const StepGraph graph = test::build(request);
+    const Cluster cluster(request.cluster);
+    const CostModel cost(graph, cluster, request.profile);
+    for (const OpId id : graph.operations.ids()) {
+      if (graph.op(id).role != Role::attention_reduce) continue;
+      const ChoiceNode tree = choice_tree(graph, cost, id);
+      ASSERT_EQ(tree.under.size(), 4U) << describe(graph.op(id));
+      const double whole = tree.under[0].under[0].transfer_s;
+      for (const ChoiceNode& branch : tree.under) {
+        if (branch.rule == Substitution::none) continue;
+        const bool ends_at_switches = has_three_levels(rule_of(branch.rule.rule)) || branch.rule.levels.inner == 4;
+        const double expected = ends_at_switches ? 4.0 / 7 : 6.0 / 7;
+        EXPECT_NEAR(branch.under[0].transfer_s / whole, expected, 0.01) << in_words(branch.rule);
+      }
+    }
+  }
+}
+
 TEST(ChoiceTree, WholeCostsWhatTheTransferTakes) {
   const Costed c(test::small_gpt(), "dgx-a100:2", {.dp = 16});
   const OpId reduction = c.first(Role::grad_reduce, Phase::optimizer);
@@ -102,15 +133,15 @@ TEST(ChoiceTree, HasABranchForEveryRuleThatPlansCanTake) {
   const Costed two_nodes(test::small_gpt(), "dgx-a100:2", {.dp = 16});
   const Costed one_node(test::small_gpt(), "dgx-a100:1", {.dp = 8});
   const auto rules = [](const Costed& c) {
-    std::vector<Substitution> found;
+    std::vector<TransferRule> found;
     for (const ChoiceNode& branch : choice_tree(c.graph, c.cost, c.first(Role::grad_reduce, Phase::optimizer)).under) {
       found.push_back(branch.rule);
     }
     return found;
   };
   using enum Substitution;
-  EXPECT_EQ(rules(two_nodes), (std::vector{none, all_reduce_in_halves, all_reduce_in_levels}));
-  EXPECT_EQ(rules(one_node), (std::vector{none, all_reduce_in_halves}));
+  EXPECT_EQ(rules(two_nodes), (std::vector<TransferRule>{none, all_reduce_in_halves, all_reduce_in_levels}));
+  EXPECT_EQ(rules(one_node), (std::vector<TransferRule>{none, all_reduce_in_halves}));
   const Costed tensor_parallel(test::small_gpt(), "dgx-a100:1,gpus=4", {.tp = 4});
   const OpId sum = tensor_parallel.first(Role::ffn_reduce, Phase::forward);
   EXPECT_EQ(choice_tree(tensor_parallel.graph, tensor_parallel.cost, sum).under.size(), 1U);

@@ -113,18 +113,22 @@ TEST(Cut, MakesNoMorePartsThanElements) {
   }
 }
 
-// Two layers, forward and back: all that is done row by row is cut, sums over rows and what they read are not, and
-// attention only where parts are whole sequences.
-TEST(Cut, CutsWhatLayersDoRowByRow) {
-  for (const std::int64_t sequences : {1, 4}) {
+// Two layers and the head, forward and back: all that is done row by row is cut, sums over rows and what they read are
+// not, attention only where parts are whole sequences, and the loss only over a vocabulary that ranks do not share.
+TEST(Cut, CutsWhatIsDoneRowByRow) {
+  for (const auto& [tp, sequences] : {std::pair{2, 1}, {2, 4}, {1, 4}}) {
     PlanRequest r = test::request(test::small_gpt(2), parse_cluster("local:2"),
-                                  {.tp = 2, .micro_batch = sequences, .sequence_parallel = true});
+                                  {.tp = tp, .micro_batch = sequences, .sequence_parallel = tp > 1});
     const StepGraph whole = test::build(r);
     const StepGraph graph = cut_all(whole, 4);
     for (const Operation& op : graph.operations) {
       if (!op.per_micro_batch) continue;
-      const bool rows =
-          op.layer >= 0 && op.phase != Phase::weight_grad && !(op.role == Role::attention && sequences == 1);
+      const bool of_embedding =
+          op.role == Role::embedding || op.role == Role::embedding_reduce || op.role == Role::embedding_dropout;
+      const bool of_shared_vocabulary = tp > 1 && (op.role == Role::loss_reduce || op.role == Role::loss);
+      const bool of_sequences = op.role == Role::attention && sequences == 1;
+      const bool rows = op.phase != Phase::weight_grad && !of_embedding && !of_sequences &&
+                        !(of_shared_vocabulary && op.phase == Phase::forward);
       EXPECT_EQ(is_part(op), rows) << describe(op);
       if (is_part(op)) {
         EXPECT_EQ(4 * op.key.dims[0], whole.op(op.origins.front().operation).key.dims[0]) << describe(op);

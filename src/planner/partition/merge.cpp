@@ -23,8 +23,8 @@ bool agree(const Operation& a, const Operation& b) {
   }
   if (!a.communication) return true;
   const Communication &ca = *a.communication, &cb = *b.communication;
-  return ca.collective == cb.collective && ca.group == cb.group && ca.scope == cb.scope && a.rule == b.rule &&
-         a.leg == b.leg && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
+  return ca.collective == cb.collective && ca.group == cb.group && ca.scope == cb.scope && ca.levels == cb.levels &&
+         a.rule == b.rule && a.leg == b.leg && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
 }
 
 Operation merged(const StepGraph& graph, const std::vector<OpId>& members) {
@@ -192,11 +192,11 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
 std::vector<MergeSet> merge_sets_of_legs(const SubstitutedGraph& substituted, const std::vector<MergeSet>& of_whole) {
   std::vector<MergeSet> result;
   for (const MergeSet& set : of_whole) {
-    std::map<std::pair<Substitution, std::int32_t>, MergeSet> by_leg;
+    std::map<std::tuple<Substitution, LevelSizes, std::int32_t>, MergeSet> by_leg;
     for (const OpId whole : set.members) {
       for (const OpId leg : substituted.legs_of(whole)) {
         const Operation& op = substituted.graph().op(leg);
-        MergeSet& together = by_leg[{op.rule, op.leg}];
+        MergeSet& together = by_leg[{op.rule, op.communication ? op.communication->levels : kOwnLevels, op.leg}];
         together.at_last = set.at_last;
         together.members.push_back(leg);
       }

@@ -16,7 +16,7 @@ struct PartitionChoice {
   std::vector<std::int32_t> parts = {};  // by operation: into how many it is cut (partition/cut.hpp); empty: no cuts
   // By operation: the rule by which it is carried out in legs (graph/substitute.hpp); empty: none is. Legs are
   // merged and cut as their operation would be, and go to queues of their own.
-  std::vector<Substitution> substitutions = {};
+  std::vector<TransferRule> substitutions = {};
   // Layers are cut by rows into so many parts, in forward and in backward.
   std::int32_t forward_rows = 1, backward_rows = 1;
   LayerCuts layers = {};  // cuts of single operations of layers, in place of these; empty: none

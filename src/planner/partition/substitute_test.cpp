@@ -108,23 +108,27 @@ TEST(Substitute, MayNotBeAppliedWhereThereAreNoLevelsOrAnotherCollective) {
   }
 }
 
+// The legs of an operation where all traffic of layers goes in levels, and their bytes beside those of the whole.
+using Legs = std::vector<std::pair<Scope, double>>;
+Legs legs_in_levels(const StepGraph& whole, const std::string& name) {
+  const SubstitutedGraph substituted(whole, layer_traffic_in_levels(whole, {}));
+  EXPECT_NO_THROW(verify_graph(substituted.graph()));
+  const OpId origin = test::find_op(whole, "stage 0", name);
+  Legs legs;
+  for (const OpId leg : substituted.legs_of(origin)) {
+    const Communication& c = *substituted.graph().op(leg).communication;
+    legs.emplace_back(
+        c.scope, static_cast<double>(c.bytes.value) / static_cast<double>(whole.op(origin).communication->bytes.value));
+  }
+  return legs;
+}
+
 // Tensor parallelism over two nodes of two ranks: a quarter of the rows, or of the sum's elements, for every rank.
 TEST(Substitute, TakesTheTrafficOfLayersIntoLevels) {
   const ClusterSpec cluster = parse_cluster("dgx-a100:2,gpus=2");
   const auto legs_of = [&](const Layout& layout, const std::string& name) {
-    const StepGraph whole = graph_of(layout, cluster);
-    const SubstitutedGraph substituted(whole, layer_traffic_in_levels(whole));
-    EXPECT_NO_THROW(verify_graph(substituted.graph()));
-    const OpId origin = test::find_op(whole, "stage 0", name);
-    std::vector<std::pair<Scope, double>> legs;  // and the bytes beside those of the whole
-    for (const OpId leg : substituted.legs_of(origin)) {
-      const Communication& c = *substituted.graph().op(leg).communication;
-      legs.emplace_back(c.scope, static_cast<double>(c.bytes.value) /
-                                     static_cast<double>(whole.op(origin).communication->bytes.value));
-    }
-    return legs;
+    return legs_in_levels(graph_of(layout, cluster), name);
   };
-  using Legs = std::vector<std::pair<Scope, double>>;
   const Layout rows{.tp = 4, .etp = 4, .sequence_parallel = true};
   EXPECT_EQ(legs_of(rows, "layer 0 attention_gather forward"), (Legs{{Scope::outer, 0.5}, {Scope::inner, 1}}));
   EXPECT_EQ(legs_of(rows, "layer 0 attention_reduce forward"), (Legs{{Scope::inner, 1}, {Scope::outer, 0.5}}));
@@ -134,7 +138,7 @@ TEST(Substitute, TakesTheTrafficOfLayersIntoLevels) {
   // Everything that a rank has for others goes through both legs.
   const StepGraph experts = graph_of({.ep = 4}, cluster);
   int exchanges = 0;
-  const SubstitutedGraph substituted(experts, layer_traffic_in_levels(experts));
+  const SubstitutedGraph substituted(experts, layer_traffic_in_levels(experts, {}));
   for (std::size_t i = 0; i < experts.operations.size(); ++i) {
     const Operation& op = experts.operations[i];
     if (op.role != Role::expert_dispatch && op.role != Role::expert_combine) continue;
@@ -148,12 +152,38 @@ TEST(Substitute, TakesTheTrafficOfLayersIntoLevels) {
   EXPECT_GT(exchanges, 0);
 }
 
+// Eight ranks, two to a node, two nodes below a switch. Of a group's rows or sums a leg between switches carries what
+// one place of four has, a leg below a switch what one of two has, and a leg in a node everything; of an exchange all
+// legs carry everything.
+TEST(Substitute, TakesTheTrafficOfLayersIntoThreeLevels) {
+  const ClusterSpec cluster = test::below_switches(parse_cluster("dgx-a100:4,gpus=2"), 2, {1e9});
+  Transformer wide = test::small_gpt();
+  wide.heads = wide.kv_heads = 8;
+  wide.head_dim = 8;
+  const auto legs_of = [&](const Transformer& model, const Layout& layout, const std::string& name) {
+    return legs_in_levels(test::build(test::request(model, cluster, layout)), name);
+  };
+  using enum Scope;
+  const Legs out{{inner, 1}, {middle, 0.5}, {top, 0.25}}, back{{top, 0.25}, {middle, 0.5}, {inner, 1}};
+  const Legs there_and_back{{inner, 1}, {middle, 0.5}, {top, 0.25}, {middle, 0.5}, {inner, 1}};
+  const Layout rows{.tp = 8, .etp = 8, .sequence_parallel = true};
+  EXPECT_EQ(legs_of(wide, rows, "layer 0 attention_gather forward"), back);
+  EXPECT_EQ(legs_of(wide, rows, "layer 0 attention_reduce forward"), out);
+  EXPECT_EQ(legs_of(wide, {.tp = 8, .etp = 8}, "layer 0 ffn_reduce forward"), there_and_back);
+  EXPECT_EQ(legs_of(wide, {.cp = 8}, "layer 0 kv_gather forward"), back);
+  const Legs everything{{inner, 1}, {middle, 1}, {top, 1}};
+  EXPECT_EQ(legs_of(test::small_moe(), {.ep = 8}, "layer 1 expert_dispatch forward"), everything);
+  // A group below one switch has two levels.
+  EXPECT_EQ(legs_of(wide, {.tp = 4, .etp = 4, .sequence_parallel = true}, "layer 0 attention_reduce forward"),
+            (Legs{{inner, 1}, {outer, 0.5}}));
+}
+
 // Rows that cross to a node once for all of its experts are sent so by the exchange itself.
 TEST(Substitute, LeavesForwardedTokensAndGroupsInsideANodeWhole) {
   const ClusterSpec cluster = parse_cluster("dgx-a100:2,gpus=4");
   for (const Layout& layout : {Layout{.ep = 8, .ep_forwarding = true}, Layout{.tp = 4, .etp = 4}}) {
     const StepGraph whole = graph_of(layout, cluster);
-    for (const Substitution rule : layer_traffic_in_levels(whole)) EXPECT_EQ(rule, Substitution::none);
+    for (const TransferRule& rule : layer_traffic_in_levels(whole, {})) EXPECT_EQ(rule, Substitution::none);
   }
 }
 

@@ -61,9 +61,9 @@ SimulatedStep simulated_step(const PlanRequest& request, const SharedGraph& grap
 std::optional<Overlap> with_whole_layer_traffic(const StepGraph& graph, Overlap overlap) {
   bool changed = false;
   for (std::size_t i = 0; i < overlap.partition.substitutions.size(); ++i) {
-    Substitution& rule = overlap.partition.substitutions[i];
+    TransferRule& rule = overlap.partition.substitutions[i];
     if (rule == Substitution::none || !is_layer_traffic(graph.operations[i])) continue;
-    rule = Substitution::none;
+    rule = {};
     changed = true;
   }
   return changed ? std::optional(std::move(overlap)) : std::nullopt;

@@ -13,7 +13,9 @@ bool distributed_optimizer(const PlanRequest& request) {
 }
 
 BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
-  return megatron_buckets(graph, distributed_optimizer(request), request.options.bucket_parameters);
+  BucketRule rule = megatron_buckets(graph, distributed_optimizer(request), request.options.bucket_parameters);
+  if (request.layout.directions() > 1) rule.rank_with_copy = request.layout.pp - 1;
+  return rule;
 }
 
 UserbufferTable wished_userbuffers(const PlanRequest& request) {

@@ -14,7 +14,7 @@ namespace {
 std::vector<PipelineSchedule> named_beside_search(const Layout& layout) {
   using enum PipelineSchedule;
   if (!row_of(layout.schedule).searched || layout.pp == 1 || layout.zero == 3) return {};
-  return layout.vpp > 1 ? std::vector{zbv, v_half, v_min} : std::vector{one_f_one_b, zb_h1, zb_h2};
+  return layout.vpp > 1 ? std::vector{zbv, v_half, v_min, dualpipev} : std::vector{one_f_one_b, zb_h1, zb_h2};
 }
 
 // The i-th of several searches one after the other.

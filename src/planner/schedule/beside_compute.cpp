@@ -61,7 +61,8 @@ void overlap_once_a_step(Plan& plan, const BesideCompute& beside) {
 void overlap_tensor_parallel(Plan& plan) {
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
-    if (op.communication && op.per_micro_batch && op.communication->group == GroupKind::tp && op.layer >= 0) {
+    if (!op.communication || !op.per_micro_batch || op.communication->group != GroupKind::tp) continue;
+    if (op.layer >= 0 || is_part(op)) {
       plan.issues[i].blocking = false;
     }
   }

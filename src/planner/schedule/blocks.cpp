@@ -18,7 +18,7 @@ std::string queue_name(const Operation& op, bool in_waves) {
   const Communication& c = *op.communication;
   if (op.rule != Substitution::none || op.role == Role::node_reduce || op.role == Role::node_gather) {
     std::string name(name_of(c.group));
-    if (c.scope != Scope::whole) name.append(" ").append(name_of(c.scope));
+    if (c.scope != Scope::whole) name.append(" ").append(in_words(c.scope, c.levels));
     return c.collective == Collective::all_gather ? name + " gather" : name;
   }
   if (c.group == GroupKind::pp_prev || c.group == GroupKind::pp_next) {

@@ -1,6 +1,8 @@
 #include "planner/schedule/compute_and_link.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -16,13 +18,30 @@ bool is_job(const Operation& op) {
           op.role == Role::param_gather);
 }
 
+// Before all that a step does: what is not of backward has ended then.
+constexpr double kLongAgo = std::numeric_limits<double>::lowest();
+constexpr double kNotSent = std::numeric_limits<double>::infinity();
+// Of repeated steps, the last of which counts.
+constexpr int kSteps = 3;
+
+template <class Entry>
+void push(std::vector<Entry>& heap, Entry entry) {
+  heap.push_back(entry);
+  std::push_heap(heap.begin(), heap.end(), std::greater<>());
+}
+
+template <class Entry>
+Entry pop(std::vector<Entry>& heap) {
+  std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+  const Entry entry = heap.back();
+  heap.pop_back();
+  return entry;
+}
+
 }  // namespace
 
 ComputeAndLink::ComputeAndLink(const Plan& plan, const CostModel& cost, std::size_t rank_class)
-    : plan_(plan),
-      c_(plan.classes[rank_class]),
-      forward_(block_of(c_, BlockKind::forward).operations),
-      writers_(writers_by_value(plan.graph)) {
+    : plan_(plan), c_(plan.classes[rank_class]), writers_(writers_by_value(plan.graph)) {
   time_.assign(plan.graph.operations.size(), 0);
   for (const IssueBlock& block : c_.blocks) {
     for (const OpId id : block.operations) {
@@ -42,6 +61,7 @@ ComputeAndLink::ComputeAndLink(const Plan& plan, const CostModel& cost, std::siz
     needs_of_job_.push_back(
         jobs_before(id, [&](OpId visited) { return std::exchange(visited_for[visited.index()], id) != id; }));
   }
+  missing_.resize(jobs_.size());
   readers_.resize(jobs_.size());
   for (std::size_t j = 0; j < jobs_.size(); ++j) {
     for (const std::int32_t before : needs_of_job_[j]) {
@@ -49,43 +69,80 @@ ComputeAndLink::ComputeAndLink(const Plan& plan, const CostModel& cost, std::siz
       ++waits_;
     }
   }
-  // What an operation of forward waited for those behind it need not: one update of all parameters would else make
-  // every operation wait for every transfer again.
-  std::vector<char> waited_for(plan.graph.operations.size(), false);
-  std::vector<bool> updated(plan.graph.operations.size(), false);
-  for (const OpId id : forward_) {
-    needs_of_forward_.push_back(
-        jobs_before(id, [&](OpId visited) { return !std::exchange(waited_for[visited.index()], true); }));
-    updates_of_forward_.push_back(updates_before(id, updated));
+  std::fill(visited_for.begin(), visited_for.end(), OpId{});
+  for (std::size_t j = 0; j < jobs_.size(); ++j) {
+    if (!needs_of_job_[j].empty()) continue;
+    const OpId id = jobs_[j];
+    first_jobs_.push_back({static_cast<std::int32_t>(j), sources_of(id, [&](OpId visited) {
+                             return std::exchange(visited_for[visited.index()], id) != id;
+                           })});
   }
-  between_ = 0;
-  for (const OpId id : forward_) between_ += time_[id.index()];
+  ended_.assign(plan.graph.operations.size(), kLongAgo);
+  const std::vector<OpId>& forward = block_of(c_, BlockKind::forward).operations;
+  add_forward(forward);
+  for (const OpId id : forward) between_ += time_[id.index()];
   for (const OpId id : block_of(c_, BlockKind::backward).operations) between_ += time_[id.index()];
   between_ *= static_cast<double>(plan.graph.micro_batches - 1);
 }
 
+// What an operation of forward waited for those behind it need not: one update of all parameters would else make every
+// operation wait for every transfer again.
+void ComputeAndLink::add_forward(const std::vector<OpId>& forward) {
+  std::vector<char> waited_for(plan_.graph.operations.size(), false);
+  std::vector<bool> updated(plan_.graph.operations.size(), false);
+  forward_.emplace_back();
+  for (const OpId id : forward) {
+    std::vector<std::int32_t> needs =
+        jobs_before(id, [&](OpId visited) { return !std::exchange(waited_for[visited.index()], true); });
+    if (!needs.empty()) forward_.push_back({std::move(needs), 0});
+    forward_.back().length += updates_before(id, updated) + time_[id.index()];
+  }
+}
+
+// Times are whole nanoseconds, so that sums are exact and steps that begin alike take equally long. Backward always
+// takes the same: all that a step leaves to the next is when the link becomes free.
 double ComputeAndLink::period(const std::vector<OpId>& backward) {
-  double now = 0, started = 0, link = 0, period = 0;
-  constexpr int kIterations = 5;
-  for (int i = 0; i < kIterations; ++i) {
-    period = now - started;
-    started = now;
-    for (std::size_t f = 0; f < needs_of_forward_.size(); ++f) {
-      if (i > 0) now = std::max(now, wait_for(needs_of_forward_[f], link));
-      now += updates_of_forward_[f] + time_[forward_[f].index()];
-    }
-    now += between_;
-    begin_step();
-    for (const OpId id : backward) {
-      now += time_[id.index()];
-      ended_[id.index()] = now;
-    }
-    backward_end_ = now;
-    for (std::size_t j = 0; j < jobs_.size(); ++j) {
-      if (needs_of_job_[j].empty()) available_.insert({ready(jobs_[j]), static_cast<std::int32_t>(j)});
-    }
+  const double after_forward = between_ + walk_backward(backward);
+  double first = after_forward;  // without waits
+  for (const ForwardStretch& stretch : forward_) first += stretch.length;
+  double link = -first, began_with = kNotSent, period = first;
+  for (int step = 0; step < kSteps; ++step) {
+    // Whatever the link did before the first transfer may begin does not matter.
+    if (!first_arrivals_.empty()) link = std::max(link, first_arrivals_.front().first);
+    if (link == began_with) break;
+    began_with = link;
+    period = walk_forward(link) + after_forward;
+    link -= period;
   }
   return period;
+}
+
+double ComputeAndLink::walk_backward(const std::vector<OpId>& backward) {
+  double length = 0;
+  for (const OpId id : backward) length += time_[id.index()];
+  double now = -length;
+  for (const OpId id : backward) {
+    now += time_[id.index()];
+    ended_[id.index()] = now;
+  }
+  first_arrivals_.clear();
+  for (const FirstJob& first : first_jobs_) {
+    double latest = kLongAgo;
+    for (const OpId source : first.sources) latest = std::max(latest, ended_[source.index()]);
+    first_arrivals_.emplace_back(latest, first.job);
+  }
+  std::sort(first_arrivals_.begin(), first_arrivals_.end());
+  return length;
+}
+
+double ComputeAndLink::walk_forward(double& link) {
+  available_ = first_arrivals_;  // ascending: a heap
+  now_ready_.clear();
+  end_.assign(jobs_.size(), kNotSent);
+  for (std::size_t j = 0; j < jobs_.size(); ++j) missing_[j] = needs_of_job_[j].size();
+  double now = 0;
+  for (const ForwardStretch& stretch : forward_) now = std::max(now, wait_for(stretch.needs, link)) + stretch.length;
+  return now;
 }
 
 std::vector<std::int32_t> ComputeAndLink::jobs_before(OpId id, const FirstVisit& first_visit) const {
@@ -123,53 +180,46 @@ double ComputeAndLink::updates_before(OpId id, std::vector<bool>& updated) const
   return sum;
 }
 
-double ComputeAndLink::ready(OpId id) const {
-  double latest = 0;
-  for (const Read& read : plan_.graph.op(id).reads) {
-    if (read.distance == 1) continue;  // of the step before
-    for (const OpId writer : writers_[read.value.index()]) {
-      latest = std::max(latest, plan_.graph.op(writer).per_micro_batch ? ended_[writer.index()] : ready(writer));
+std::vector<OpId> ComputeAndLink::sources_of(OpId reduction, const FirstVisit& first_visit) const {
+  std::vector<OpId> found, open{reduction};
+  while (!open.empty()) {
+    const Operation& op = plan_.graph.op(open.back());
+    open.pop_back();
+    for (const Read& read : op.reads) {
+      if (read.distance == 1) continue;  // of the step before
+      for (const OpId writer : writers_[read.value.index()]) {
+        if (!first_visit(writer)) continue;
+        (plan_.graph.op(writer).per_micro_batch ? found : open).push_back(writer);
+      }
     }
   }
-  return latest;
-}
-
-void ComputeAndLink::begin_step() {
-  ended_.assign(plan_.graph.operations.size(), 0);
-  end_.assign(jobs_.size(), -1);
-  missing_.clear();
-  for (const std::vector<std::int32_t>& needs : needs_of_job_) missing_.push_back(needs.size());
-  available_.clear();
-  now_ready_.clear();
+  return found;
 }
 
 double ComputeAndLink::wait_for(const std::vector<std::int32_t>& needs, double& link) {
-  double latest = 0;
+  double latest = kLongAgo;
   for (const std::int32_t need : needs) {
-    double& end = end_[need];
-    while (end < 0) next_job(link);
-    latest = std::max(latest, end);
+    while (end_[need] == kNotSent) next_job(link);
+    latest = std::max(latest, end_[need]);
   }
   return latest;
 }
 
 void ComputeAndLink::next_job(double& link) {
   WEFT_CHECK(!now_ready_.empty() || !available_.empty());
-  if (now_ready_.empty()) link = std::max(link, available_.begin()->first);
-  while (!available_.empty() && available_.begin()->first <= link) {
-    const std::int32_t job = available_.begin()->second;
-    available_.erase(available_.begin());
-    now_ready_.insert({use_[job], job});
+  if (now_ready_.empty()) link = std::max(link, available_.front().first);
+  while (!available_.empty() && available_.front().first <= link) {
+    const std::int32_t job = pop(available_).second;
+    push(now_ready_, {use_[job], job});
   }
-  const std::size_t job = now_ready_.begin()->second;
-  now_ready_.erase(now_ready_.begin());
+  const std::size_t job = pop(now_ready_).second;
   link += time_[jobs_[job].index()];
   end_[job] = link;
   for (const std::int32_t reader : readers_[job]) {
     if (--missing_[reader] > 0) continue;
     // Between a reduction and a gather lies an update, which runs when compute waits.
     const bool reduces = plan_.graph.op(jobs_[reader]).role == Role::shard_reduce;
-    available_.insert({reduces ? link : std::max(link, backward_end_), reader});
+    push(available_, {reduces ? link : std::max(link, 0.0), reader});
   }
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -31,35 +30,52 @@ class ComputeAndLink {
   // visited for the first time is left out.
   using FirstVisit = std::function<bool(OpId)>;
   std::vector<std::int32_t> jobs_before(OpId id, const FirstVisit& first_visit) const;
+  // Returns the operations of backward that make what a reduction reads, by way of replicas too.
+  std::vector<OpId> sources_of(OpId reduction, const FirstVisit& first_visit) const;
   // Returns the time of the updates that an operation waits for and none before it did.
   double updates_before(OpId id, std::vector<bool>& updated) const;
-  // Returns when backward has finished what a reduction reads, by way of replicas too.
-  double ready(OpId id) const;
-  void begin_step();
-  // Lets the link go on until all of them have arrived.
+  void add_forward(const std::vector<OpId>& forward);
+  // Returns how long backward takes, and finds when each of the first transfers may begin.
+  double walk_backward(const std::vector<OpId>& backward);
+  // Returns how long forward takes.
+  double walk_forward(double& link);
+  // Lets the link go on until all of them have arrived, and returns when the last has.
   double wait_for(const std::vector<std::int32_t>& needs, double& link);
   void next_job(double& link);
 
+  // Operations of forward one after the other, of which the first waits for transfers.
+  struct ForwardStretch {
+    std::vector<std::int32_t> needs;  // jobs
+    double length = 0;
+  };
+  // What waits for no other transfer, and the operations of backward that it waits for.
+  struct FirstJob {
+    std::int32_t job = 0;
+    std::vector<OpId> sources;
+  };
+
   const Plan& plan_;
   const ClassPlan& c_;
-  const std::vector<OpId>& forward_;
   OpLists writers_;
-  std::vector<double> time_;   // by operation
-  std::vector<double> ended_;  // by operation of backward, in this step
-  std::vector<OpId> jobs_;     // of the link
+  std::vector<double> time_;  // by operation
+  std::vector<OpId> jobs_;    // of the link
   std::vector<std::int32_t> job_at_;
-  std::vector<std::int32_t> use_;                              // by job
-  std::vector<std::vector<std::int32_t>> needs_of_job_;        // by job: jobs
-  std::vector<std::vector<std::int32_t>> readers_;             // by job: those that need it
-  std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs, each once
-  std::vector<double> updates_of_forward_;                     // by position in forward: nanoseconds
-  std::vector<std::size_t> missing_;                           // by job: of what it needs
-  std::vector<double> end_;                                    // by job; -1: has not been sent
-  std::set<std::pair<double, std::int32_t>> available_;        // when, job
-  std::set<std::pair<std::int32_t, std::int32_t>> now_ready_;  // use, job
-  std::int64_t waits_ = 0;                                     // of all jobs
-  double backward_end_ = 0;
-  double between_ = 0;  // the other micro-batches
+  std::vector<std::int32_t> use_;                        // by job
+  std::vector<std::vector<std::int32_t>> needs_of_job_;  // by job: jobs
+  std::vector<std::vector<std::int32_t>> readers_;       // by job: those that need it
+  std::vector<FirstJob> first_jobs_;
+  std::vector<ForwardStretch> forward_;
+  std::int64_t waits_ = 0;  // of all jobs
+  double between_ = 0;      // the other micro-batches
+
+  // Moments count from the end of the backward that made the gradients.
+  using Arrival = std::pair<double, std::int32_t>;                // when, job
+  std::vector<double> ended_;                                     // by operation of backward
+  std::vector<Arrival> first_arrivals_;                           // of first_jobs_, ascending
+  std::vector<Arrival> available_;                                // a heap
+  std::vector<std::pair<std::int32_t, std::int32_t>> now_ready_;  // a heap: use, job
+  std::vector<std::size_t> missing_;                              // by job: of what it needs
+  std::vector<double> end_;                                       // by job; kNotSent
 };
 
 }  // namespace weft

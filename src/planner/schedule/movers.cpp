@@ -56,7 +56,7 @@ Mover mover_beside(const Plan& plan, const Operation& transfer, const CostModel&
 
 MoverKind mover_kind(const Operation& transfer) {
   const Communication& c = *transfer.communication;
-  return {c.collective, c.group, c.scope, transfer.role, transfer.phase};
+  return {c.collective, c.group, c.scope, c.levels, transfer.role, transfer.phase};
 }
 
 std::vector<MoverKind> kinds_with_movers(const Plan& plan, const CostModel& cost) {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "base/test_effort.hpp"
+#include "graph/substitute.hpp"
 #include "plan/memory/place.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/overlap.hpp"
 #include "planner/schedule/overlap_receives.hpp"
 #include "planner/schedule/overlap_zero.hpp"
 #include "planner/test_plans.hpp"
@@ -96,6 +98,24 @@ TEST(OverlapShardedTraffic, IsSafeWhicheverPartOverlaps) {
           EXPECT_EQ(test::find_damage(plan, 9, 1).value_or("safe"), "safe");
         }
       }
+    }
+  }
+}
+
+// Where weight gradients have blocks of their own, a block begins with the writer of a buffer. A reduction in legs that
+// writer waits for may then last until the block begins again, with other blocks in between.
+TEST(OverlapShardedTraffic, KeepsGradientsForLegsThatOutlastTheirBlock) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::zb_h1, PipelineSchedule::zb_h2}) {
+    for (const std::int32_t layers : {2, 3, 4, 5}) {
+      SCOPED_TRACE(fmt::format("{} layers", layers));
+      const PlanRequest r = test::request(test::small_gpt(layers), parse_cluster("dgx-h100:4,gpus=2"),
+                                          {.pp = 2, .zero = 2, .schedule = schedule}, 4);
+      const SharedGraph graph = test::build(r);
+      Overlap overlap = decide_overlap(r, graph, "fsdp");
+      overlap.partition.substitutions = first_possible(graph, {Substitution::reduce_scatter_in_levels});
+      const WholePlan made = make_whole_plan(r, graph, "fsdp", overlap);
+      const std::optional<Violation> found = verify_plan(made);
+      EXPECT_FALSE(found) << found->message;
     }
   }
 }

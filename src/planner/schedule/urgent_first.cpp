@@ -58,7 +58,7 @@ class ChainClock {
 // backward, and through the next forward. Its reductions wait for its own backward to end, or they would take the link
 // from the messages that the others wait for.
 bool holds_back(const Plan& plan, std::size_t rank_class) {
-  return plan.layout.pp > 1 && !row_of(plan.layout.schedule).several_chunks && plan.graph.classes[rank_class].stage > 0;
+  return plan.layout.pp > 1 && plan.layout.vpp == 1 && plan.graph.classes[rank_class].stage > 0;
 }
 
 class UrgentFirst {

@@ -40,6 +40,24 @@ class Weaver {
     reorder();
   }
 
+  // Weight gradients that stand alone wait for nobody, and a search would bring the inputs of all of them at once. A
+  // transfer goes as far ahead as what is computed meanwhile takes, and behind the one before it.
+  void weight_grads(BlockId block) {
+    std::vector<OpId>& order = class_.blocks[block].operations;
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const CyclicOperation transfer = cyclic_operation(plan_, cost_, order[i]);
+      if (transfer.queue == 0) continue;
+      std::size_t to = i;
+      for (double covered = 0; to > first && covered < transfer.ns && !reads_of(order[i], order[to - 1]); --to) {
+        covered += cyclic_operation(plan_, cost_, order[to - 1]).ns;
+      }
+      std::rotate(order.begin() + static_cast<std::ptrdiff_t>(to), order.begin() + static_cast<std::ptrdiff_t>(i),
+                  order.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      first = to + 1;
+    }
+  }
+
   // Pairs repeat: the next begins while this one's last transfers are under way. `near`: its backward is that of this
   // one's forward. `keep`: the order within each block stays as it is. Returns sections of the two blocks in
   // turn, without their micro-batches.
@@ -60,6 +78,13 @@ class Weaver {
 
  private:
   static std::int32_t number(std::size_t i) { return static_cast<std::int32_t>(i); }
+
+  bool reads_of(OpId reader, OpId writer) const {
+    const std::vector<Write>& writes = plan_.graph.op(writer).writes;
+    return std::ranges::any_of(plan_.graph.op(reader).reads, [&](const Read& read) {
+      return std::ranges::any_of(writes, [&](const Write& write) { return write.value == read.value; });
+    });
+  }
 
   void add_block(BlockId block) {
     for (const OpId id : class_.blocks[block].operations) {
@@ -249,7 +274,12 @@ void weave_blocks(Plan& plan, const CostModel& cost, const WeaveOptions& options
     share.visits /= std::ssize(blocks) - std::count_if(blocks.begin(), blocks.end(), is_update);
     for (const BlockId b : blocks.ids()) {
       if (is_update(blocks[b])) continue;  // ordered across classes
-      Weaver(plan, cost, writers, readers, c, share).one_block(b);
+      Weaver weaver(plan, cost, writers, readers, c, share);
+      if (blocks[b].kind == BlockKind::weight_grad && plan.layout.reduces_once_a_step()) {
+        weaver.weight_grads(b);
+      } else {
+        weaver.one_block(b);
+      }
     }
   }
 }

@@ -62,6 +62,14 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
                         layout.warm_up_depth == 0 && !(row_of(layout.schedule).searched && layout.vpp > 1);
   if (may_pair) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
+  const bool may_split = row_of(layout.schedule).splits_backward || row_of(layout.schedule).searched;
+  if ((tensor_parallel_ || expert_parallel_) && layout.pp > 1 && may_split && layout.zero < 3 &&
+      layout.reduces_once_a_step() && !layout.has_slices()) {
+    values_[kGaps].clear();
+    for (const GapRule rule : {GapRule::early, GapRule::spare_at_end, GapRule::held_back, GapRule::none}) {
+      values_[kGaps].push_back(static_cast<std::int64_t>(rule));
+    }
+  }
   add_pipelines(layout);
   values_[kPipeline].clear();
   for (std::size_t i = 0; i < pipelines_.size(); ++i) values_[kPipeline].push_back(static_cast<std::int64_t>(i));
@@ -134,10 +142,11 @@ void DecisionSpace::add_expert_cuts(const PlanRequest& request, const StepGraph&
 
 void DecisionSpace::add_legs(const StepGraph& graph) {
   legs_.push_back({});
-  const auto add = [&](const std::vector<Substitution>& wanted) {
-    std::vector<Substitution> rules = first_possible_of_parameters(graph, wanted);
-    const bool any = std::any_of(rules.begin(), rules.end(), [](Substitution s) { return s != Substitution::none; });
-    if (any) legs_.push_back({std::move(rules)});
+  const auto add = [&](const std::vector<Substitution>& wanted, const Nesting& nesting = {}) {
+    std::vector<TransferRule> rules = first_possible_of_parameters(graph, wanted, nesting);
+    const bool any = std::any_of(rules.begin(), rules.end(), [](const auto& r) { return r != Substitution::none; });
+    const bool known = std::any_of(legs_.begin(), legs_.end(), [&](const LegChoice& l) { return l.rules == rules; });
+    if (any && !known) legs_.push_back({std::move(rules)});
   };
   const std::vector<Substitution> two{Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
                                       Substitution::all_gather_in_levels};
@@ -147,7 +156,8 @@ void DecisionSpace::add_legs(const StepGraph& graph) {
       Substitution::all_reduce_in_three_levels, Substitution::reduce_scatter_in_three_levels,
       Substitution::all_gather_in_three_levels, Substitution::all_reduce_in_levels,
       Substitution::reduce_scatter_in_levels,   Substitution::all_gather_in_levels};
-  if (first_possible_of_parameters(graph, three) != first_possible_of_parameters(graph, two)) add(three);
+  add(three);
+  for (const Nesting& nesting : nestings(graph)) add(nesting.size() > 1 ? three : two, nesting);
 }
 
 Decisions DecisionSpace::start() const {
@@ -197,6 +207,7 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   overlap.weave.pairs =
       overlap.weave.enabled && value(decisions, kPairs) != 0 && !overlap.order.pipeline.named.has_value();
   overlap.weave.visits = value(decisions, kWeaveVisits);
+  overlap.order.gaps = static_cast<GapRule>(value(decisions, kGaps));
   return overlap;
 }
 

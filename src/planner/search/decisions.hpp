@@ -18,7 +18,7 @@ struct BucketChoice {
 
 // Which transfers are carried out in legs (graph/substitute.hpp).
 struct LegChoice {
-  std::vector<Substitution> rules;
+  std::vector<TransferRule> rules;
 };
 
 // One value of each dimension, as an index into its options.
@@ -49,12 +49,15 @@ class DecisionSpace {
     kReduceInGaps,
     kFillBubbles,
     kWeaveVisits,
-    kPipeline,  // the last: it has options only where the layout leaves the schedule to the search
+    kPipeline,  // has options only where the layout leaves the schedule to the search
+    kGaps,      // likewise where backward may be split and layers communicate
     kDimensions
   };
   std::size_t options(std::size_t dimension) const { return static_cast<std::size_t>(sizes_[dimension]); }
-  // Dimensions that a random change picks from.
-  std::size_t drawn_dimensions() const { return options(kPipeline) > 1 ? kDimensions : kPipeline; }
+  // Dimensions that a random change picks from: without the last ones where they have one option.
+  std::size_t drawn_dimensions() const {
+    return options(kGaps) > 1 ? kDimensions : options(kPipeline) > 1 ? kGaps : kPipeline;
+  }
   // A good point to begin with: everything overlaps, gradients by the order of their next use.
   Decisions start() const;
   Overlap overlap(const Decisions& decisions) const;

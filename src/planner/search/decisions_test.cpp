@@ -44,9 +44,9 @@ TEST(DecisionSpace, HoldsItsStart) {
 TEST(DecisionSpace, OfOneRankIsAboutOrderAlone) {
   const Problem problem(test::small_gpt(2), "local:1", {});
   for (const Space::Dimension d :
-       {Space::kPairs, Space::kForwardRows, Space::kBackwardRows, Space::kForwardExperts, Space::kBackwardExperts,
-        Space::kLegs, Space::kQueues, Space::kUrgentFirst, Space::kHoldBack, Space::kReceives, Space::kPrefetch,
-        Space::kGradientBuffers, Space::kReduceInGaps}) {
+       {Space::kPairs, Space::kGaps, Space::kForwardRows, Space::kBackwardRows, Space::kForwardExperts,
+        Space::kBackwardExperts, Space::kLegs, Space::kQueues, Space::kUrgentFirst, Space::kHoldBack, Space::kReceives,
+        Space::kPrefetch, Space::kGradientBuffers, Space::kReduceInGaps}) {
     EXPECT_EQ(problem.space.options(d), 1U) << int{d};
   }
   EXPECT_EQ(problem.space.options(Space::kWeave), 2U);
@@ -108,6 +108,22 @@ TEST(DecisionSpace, HasPairsWhereTheyCanBe) {
   EXPECT_EQ(pairs({.pp = 2}, 4), 1U);
 }
 
+// Weight gradients hide traffic of layers where a pipeline's backward is split, or may be.
+TEST(DecisionSpace, FillsGapsWhereBackwardIsSplit) {
+  using enum PipelineSchedule;
+  const auto rules = [](const Layout& layout) {
+    return Problem(test::small_gpt(4), "local:8", layout).space.options(Space::kGaps);
+  };
+  const Layout layout{.tp = 2, .pp = 2, .vpp = 2, .etp = 2, .schedule = zbv};
+  EXPECT_EQ(rules(layout), 4U);
+  EXPECT_EQ(rules({.tp = 2, .pp = 2, .etp = 2, .schedule = searched}), 4U);
+  EXPECT_EQ(rules({.tp = 2, .pp = 2, .etp = 2, .schedule = one_f_one_b}), 1U);
+  EXPECT_EQ(rules({.pp = 2, .vpp = 2, .schedule = zbv}), 1U);  // no traffic
+  Layout other = layout;
+  other.zero = 2;
+  EXPECT_EQ(rules(other), 1U);
+}
+
 // What a dimension decides, taken back to what `from` has: the rest must be equal.
 using TakeBack = std::function<void(Overlap& to, const Overlap& from)>;
 
@@ -147,6 +163,10 @@ TEST(DecisionSpace, NeighboursDifferInWhatTheirDimensionDecides) {
   expect_changes_only(woven.space, Space::kBackwardRows, [](Overlap& to, const Overlap& from) {
     to.partition.backward_rows = from.partition.backward_rows;
   });
+  const Problem split(test::small_gpt(4), "local:4",
+                      {.tp = 2, .pp = 2, .vpp = 2, .etp = 2, .schedule = PipelineSchedule::zbv});
+  expect_changes_only(split.space, Space::kGaps,
+                      [](Overlap& to, const Overlap& from) { to.order.gaps = from.order.gaps; });
   const Problem experts(test::small_moe(4), "local:4", {.ep = 2});
   for (const Space::Dimension d : {Space::kForwardExperts, Space::kBackwardExperts}) {
     expect_changes_only(experts.space, d,

@@ -1,5 +1,6 @@
 // The part of the search that decides which layer traffic (tensor, context and expert parallelism) goes in levels:
-// inside nodes and between them. It starts from the best plan found without, and nothing is taken that is not faster.
+// inside nodes and between them, or below a switch and between switches besides. It starts from the best plan found
+// without, and nothing is taken that is not faster.
 #include <algorithm>
 #include <tuple>
 
@@ -16,16 +17,6 @@ TrafficKind kind_of(const Operation& op) {
   return {op.communication->group, op.role, op.communication->collective, op.phase};
 }
 
-std::vector<TrafficKind> kinds_in_levels(const StepGraph& graph, const std::vector<Substitution>& rules) {
-  std::vector<TrafficKind> kinds;
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    if (rules[i] == Substitution::none) continue;
-    const TrafficKind kind = kind_of(graph.operations[i]);
-    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
-  }
-  return kinds;
-}
-
 // The other half keeps its cuts.
 LayerCuts with_cuts_of_pass(const StepGraph& graph, LayerCuts cuts, const LayerCuts& of_pass, bool forward) {
   if (cuts.parts.empty()) cuts = no_cuts(graph);
@@ -39,41 +30,27 @@ LayerCuts with_cuts_of_pass(const StepGraph& graph, LayerCuts cuts, const LayerC
 
 class LevelChoice {
  public:
-  LevelChoice(const StepGraph& graph, const DecisionSpace& space)
-      : graph_(graph), space_(space), in_levels_(layer_traffic_in_levels(graph)) {
-    kinds_ = kinds_in_levels(graph, in_levels_);
+  LevelChoice(const StepGraph& graph, const DecisionSpace& space) : graph_(graph), space_(space) {
+    options_.emplace_back(graph.operations.size());
+    add_option({});
+    std::vector<Nesting> all = nestings(graph);
+    std::reverse(all.begin(), all.end());  // more levels first: they gain more
+    for (const Nesting& nesting : all) add_option(nesting);
   }
   const std::vector<TrafficKind>& kinds() const { return kinds_; }
 
-  // With all traffic of these kinds in levels, or as a whole.
-  Overlap with(Overlap overlap, const std::vector<TrafficKind>& kinds, bool levels) const {
-    std::vector<Substitution>& rules = overlap.partition.substitutions;
-    if (rules.empty()) rules.assign(graph_.operations.size(), Substitution::none);
-    for (std::size_t i = 0; i < rules.size(); ++i) {
-      if (in_levels_[i] == Substitution::none) continue;
-      if (std::find(kinds.begin(), kinds.end(), kind_of(graph_.operations[i])) == kinds.end()) continue;
-      rules[i] = levels ? in_levels_[i] : Substitution::none;
-    }
-    return overlap;
-  }
-  bool are_in_levels(const Overlap& overlap, const TrafficKind& kind) const {
-    const std::vector<Substitution>& rules = overlap.partition.substitutions;
-    for (std::size_t i = 0; i < rules.size(); ++i) {
-      if (in_levels_[i] != Substitution::none && kind_of(graph_.operations[i]) == kind)
-        return rules[i] == in_levels_[i];
-    }
-    return false;
-  }
-
   // Everything; forward or the rest; one group.
   std::vector<Overlap> starts(const Overlap& best) const {
-    std::vector<Overlap> candidates{with(best, kinds_, true)};
+    std::vector<Overlap> candidates;
     const auto add = [&](const auto& belongs) {
       std::vector<TrafficKind> some;
       std::copy_if(kinds_.begin(), kinds_.end(), std::back_inserter(some), belongs);
-      if (some.empty() || some.size() == kinds_.size()) return;
-      candidates.push_back(with(best, some, true));
+      if (some.empty() || (some.size() == kinds_.size() && !candidates.empty())) return;
+      for (std::size_t option = 1; option < options_.size(); ++option) {
+        add_new(candidates, with(best, some, options_[option]));
+      }
     };
+    add([](const TrafficKind&) { return true; });
     add([](const TrafficKind& kind) { return std::get<Phase>(kind) == Phase::forward; });
     add([](const TrafficKind& kind) { return std::get<Phase>(kind) != Phase::forward; });
     for (const GroupKind group : {GroupKind::ep, GroupKind::tp, GroupKind::cp}) {
@@ -82,10 +59,12 @@ class LevelChoice {
     return candidates;
   }
 
-  // One kind the other way; other parts, which levels may make worth it.
+  // One kind in other levels; other parts, which levels may make worth it.
   std::vector<Overlap> changes(const Overlap& best) const {
     std::vector<Overlap> candidates;
-    for (const TrafficKind& kind : kinds_) candidates.push_back(with(best, {kind}, !are_in_levels(best, kind)));
+    for (const TrafficKind& kind : kinds_) {
+      for (const std::vector<TransferRule>& option : options_) add_new(candidates, with(best, {kind}, option));
+    }
     for (const bool forward : {true, false}) {
       for (const LayerCuts& cuts : space_.expert_cuts_of(forward)) {
         candidates.push_back(best);
@@ -101,10 +80,39 @@ class LevelChoice {
   }
 
  private:
+  void add_option(const Nesting& nesting) {
+    std::vector<TransferRule> rules = layer_traffic_in_levels(graph_, nesting);
+    if (std::find(options_.begin(), options_.end(), rules) != options_.end()) return;
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      if (rules[i] == Substitution::none) continue;
+      const TrafficKind kind = kind_of(graph_.operations[i]);
+      if (std::find(kinds_.begin(), kinds_.end(), kind) == kinds_.end()) kinds_.push_back(kind);
+    }
+    options_.push_back(std::move(rules));
+  }
+  // Some traffic is the same in several options.
+  static void add_new(std::vector<Overlap>& candidates, Overlap candidate) {
+    if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end()) {
+      candidates.push_back(std::move(candidate));
+    }
+  }
+
+  // With all traffic of these kinds as in an option.
+  Overlap with(Overlap overlap, const std::vector<TrafficKind>& kinds, const std::vector<TransferRule>& option) const {
+    std::vector<TransferRule>& rules = overlap.partition.substitutions;
+    if (rules.empty()) rules.resize(graph_.operations.size());
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      const Operation& op = graph_.operations[i];
+      if (!is_layer_traffic(op)) continue;
+      if (std::find(kinds.begin(), kinds.end(), kind_of(op)) != kinds.end()) rules[i] = option[i];
+    }
+    return overlap;
+  }
+
   const StepGraph& graph_;
   const DecisionSpace& space_;
-  std::vector<Substitution> in_levels_;
-  std::vector<TrafficKind> kinds_;
+  std::vector<std::vector<TransferRule>> options_;  // by operation: whole, then in levels
+  std::vector<TrafficKind> kinds_;                  // that go in levels in any of them
 };
 
 }  // namespace

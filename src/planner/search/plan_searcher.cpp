@@ -1,7 +1,9 @@
 #include "planner/search/plan_searcher.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <limits>
 
 #include "base/parallel.hpp"
 #include "plan/happens_before.hpp"
@@ -162,7 +164,7 @@ Decisions PlanSearcher::descend(Decisions from) {
   for (bool better = true; better && has_work_left();) {
     better = false;
     for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
-      if (d == DecisionSpace::kPairs || d == DecisionSpace::kPipeline) continue;
+      if (d == DecisionSpace::kPairs || d == DecisionSpace::kPipeline || d == DecisionSpace::kGaps) continue;
       std::vector<Decisions> candidates;
       for (std::size_t option = 0; option < space_.options(d); ++option) {
         Decisions candidate = from;
@@ -191,14 +193,17 @@ Decisions PlanSearcher::perturbed(const Decisions& from, std::uint64_t& random) 
   return result;
 }
 
-// The pipeline's order decides more than all else, so it comes first, and the whole step is what counts: few
-// micro-batches make much of the ramp.
-Decisions PlanSearcher::with_best_pipeline(const Decisions& start) {
-  if (space_.options(DecisionSpace::kPipeline) == 1) return start;
-  std::vector<Decisions> candidates(space_.options(DecisionSpace::kPipeline), start);
-  for (std::size_t option = 0; option < candidates.size(); ++option) {
-    candidates[option].chosen[DecisionSpace::kPipeline] = option;
-  }
+std::vector<Decisions> PlanSearcher::with_every_option(const Decisions& of, std::size_t dimension) const {
+  std::vector<Decisions> candidates(space_.options(dimension), of);
+  for (std::size_t option = 0; option < candidates.size(); ++option) candidates[option].chosen[dimension] = option;
+  return candidates;
+}
+
+// The pipeline's order decides more than all else, so it comes first, then what fills the gaps of its passes; and the
+// whole step is what counts: few micro-batches make much of the ramp.
+Decisions PlanSearcher::with_best(std::size_t dimension, const Decisions& start) {
+  if (space_.options(dimension) == 1) return start;
+  std::vector<Decisions> candidates = with_every_option(start, dimension);
   look_at(candidates);
   std::erase_if(candidates, [&](const Decisions& candidate) { return !known_.contains(candidate); });
   if (candidates.empty()) return start;
@@ -220,9 +225,10 @@ Decisions PlanSearcher::descend_by_pairs() {
   look_at(starts);  // side by side
   // The layout's own pipeline is searched too: another one may begin better and end worse.
   for (std::size_t pairs = 0, count = starts.size(); pairs < count; ++pairs) {
-    const Decisions other = with_best_pipeline(starts[pairs]);
+    const Decisions other = with_best(DecisionSpace::kPipeline, starts[pairs]);
     if (other != starts[pairs]) starts.push_back(other);
   }
+  for (Decisions& start : starts) start = with_best(DecisionSpace::kGaps, start);
   const auto count = static_cast<double>(starts.size());
   Decisions best = starts.front();
   for (std::size_t i = 0; i < starts.size(); ++i) {
@@ -237,10 +243,11 @@ Decisions PlanSearcher::descend_by_pairs() {
 
 std::vector<Decisions> PlanSearcher::finalists() const {
   using Known = std::pair<const Decisions, Outcome>;
-  using Kind = std::pair<std::size_t, std::size_t>;  // with pairs or without, and the pipeline
+  using Kind = std::array<std::size_t, 3>;  // with pairs or without, the pipeline, and what fills gaps
   std::map<Kind, const Known*> best, fastest;
   for (const Known& known : known_) {
-    const Kind kind{known.first.chosen[DecisionSpace::kPairs], known.first.chosen[DecisionSpace::kPipeline]};
+    const std::vector<std::size_t>& chosen = known.first.chosen;
+    const Kind kind{chosen[DecisionSpace::kPairs], chosen[DecisionSpace::kPipeline], chosen[DecisionSpace::kGaps]};
     const Known*& first = best.try_emplace(kind, &known).first->second;
     if (known.second < first->second) first = &known;
     const Known*& quick = fastest.try_emplace(kind, &known).first->second;
@@ -272,6 +279,10 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
     const bool better = known_.contains(other) && known_.at(other) < known_.at(best);
     if (better) best = other;
     failed = better ? 0 : failed + 1;
+  }
+  if (known_.contains(best)) {  // without a budget nothing is searched
+    limit_ = std::numeric_limits<double>::infinity();
+    look_at(with_every_option(best, DecisionSpace::kGaps));
   }
   return best_in_full(others);
 }

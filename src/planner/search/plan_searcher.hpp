@@ -44,14 +44,16 @@ class PlanSearcher {
 
   double operations_in(const Overlap& overlap, std::int64_t micro_batches) const;
   void look_at(const std::vector<Decisions>& candidates);
-  // Walks on from `from` as long as changing one dimension (except kPairs and kPipeline) helps and the budget lasts.
+  // Walks on from `from` as long as changing one dimension (except kPairs, kPipeline and kGaps) helps and the budget
+  // lasts.
   Decisions descend(Decisions from);
   Decisions perturbed(const Decisions& from, std::uint64_t& random) const;
-  // Returns the best found without pairs and with them, for every pipeline, and the fastest where the best does not
-  // fit.
+  // Returns the best found without pairs and with them, for every pipeline and every rule for gaps, and the fastest
+  // where the best does not fit.
   std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();
-  Decisions with_best_pipeline(const Decisions& start);
+  std::vector<Decisions> with_every_option(const Decisions& of, std::size_t dimension) const;
+  Decisions with_best(std::size_t dimension, const Decisions& start);
   Overlap best_in_full(const std::vector<Overlap>& others);
   // Looks for orders by layers and appends the best. They pay over a whole step only, so all of them are simulated in
   // full.

@@ -44,9 +44,9 @@ std::vector<TransferUnit> transfer_units(const StepGraph& graph, const Partition
 
 // The choice with another rule and number of parts for a unit; nothing else changes.
 PartitionChoice with_unit(const StepGraph& graph, const PartitionChoice& choice, const TransferUnit& unit,
-                          Substitution rule, std::int32_t parts) {
+                          const TransferRule& rule, std::int32_t parts) {
   PartitionChoice result = choice;
-  if (result.substitutions.empty()) result.substitutions.assign(graph.operations.size(), Substitution::none);
+  if (result.substitutions.empty()) result.substitutions.resize(graph.operations.size());
   if (result.parts.empty()) result.parts.assign(graph.operations.size(), 1);
   for (const OpId id : unit) {
     result.substitutions[id.index()] = rule;
@@ -56,12 +56,10 @@ PartitionChoice with_unit(const StepGraph& graph, const PartitionChoice& choice,
 }
 
 std::vector<PartitionChoice> choices_for(const StepGraph& graph, const PartitionChoice& now, const TransferUnit& unit) {
-  std::vector<Substitution> rules{Substitution::none};
-  for (const Substitution rule : kGraphRules) {
-    if (may_be_substituted(graph, graph.op(unit.front()), rule)) rules.push_back(rule);
-  }
+  std::vector<TransferRule> rules = possible_rules(graph, graph.op(unit.front()));
+  rules.insert(rules.begin(), TransferRule());
   std::vector<PartitionChoice> choices;
-  for (const Substitution rule : rules) {
+  for (const TransferRule& rule : rules) {
     for (const std::int32_t parts : kPartCounts) {
       // What is merged stays whole.
       const bool may_be_cut = unit.size() == 1 && may_be_cut_into(graph, graph.op(unit.front()), parts);
@@ -76,7 +74,7 @@ std::vector<PartitionChoice> growing_choices_for(const StepGraph& graph, const P
                                                  const TransferUnit& unit) {
   const std::size_t first = unit.front().index();
   if (unit.size() > 1 || now.parts.empty() || now.parts[first] == 1) return {};
-  const Substitution rule = now.substitutions.empty() ? Substitution::none : now.substitutions[first];
+  const TransferRule rule = now.substitutions.empty() ? TransferRule() : now.substitutions[first];
   std::vector<PartitionChoice> choices;
   for (const std::int32_t parts : kGrowingPartCounts) {
     if (!may_be_cut_into(graph, graph.op(unit.front()), pieces_of_growing(-parts))) continue;

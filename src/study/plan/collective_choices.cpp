@@ -39,19 +39,21 @@ std::vector<CollectiveChoice> collective_choices(const PlanStudy& study, std::si
   const Profile profile = with_programs(known, study.inputs);
   const Cluster cluster(study.inputs.cluster);
   const StepGraph& graph = study.policies[policy].plan().graph;
-  const auto programs = std::make_shared<ProgramCosts>(cluster, profile);
+  auto programs = study.policies[policy].programs;
+  if (!programs || !programs->answers_for(cluster, profile))
+    programs = std::make_shared<ProgramCosts>(cluster, profile);
   const CostModel cost(graph, cluster, profile, programs);
   const bool library = cluster.spec().execution.collectives == CollectiveMaker::library;
-  using Transfers = std::tuple<Collective, GroupKind, Scope, std::int64_t>;
+  using Transfers = std::tuple<Collective, GroupKind, Scope, LevelSizes, std::int64_t>;
   std::map<std::tuple<Transfers, std::string, Nanos>, CollectiveChoice> choices;
   for (const Operation& op : graph.operations) {
     if (!op.communication || op.communication->collective == Collective::send_recv) continue;
     const Communication& c = *op.communication;
-    const ClassGroup& group = graph.classes[op.rank_class.index()].group(c.group).scoped(c.scope);
+    const ClassGroup& group = graph.classes[op.rank_class.index()].group(c.group).scoped(c.scope, c.levels);
     if (group.ranks.size() < 2 || c.bytes.value == 0) continue;
     const std::string chosen = program_in_words(c);
     const Nanos time = cost.alone(op);
-    CollectiveChoice& choice = choices[{{c.collective, c.group, c.scope, c.bytes.value}, chosen, time}];
+    CollectiveChoice& choice = choices[{{c.collective, c.group, c.scope, c.levels, c.bytes.value}, chosen, time}];
     const std::string& class_name = graph.classes[op.rank_class.index()].name;
     if (std::ranges::find(choice.classes, class_name) == choice.classes.end()) choice.classes.push_back(class_name);
     if (choice.transfers++ > 0) continue;

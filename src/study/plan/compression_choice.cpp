@@ -61,7 +61,7 @@ class EncodingCosts {
   bool has_levels() const {
     const SharedGraph graph = graph_of({});
     return std::ranges::any_of(graph->classes,
-                               [](const RankClass& c) { return c.group(GroupKind::dp).levels.size() == 2; });
+                               [](const RankClass& c) { return c.group(GroupKind::dp).has_node_levels(); });
   }
 
   CompressionOption option(const GradientCompression& compress, CompressionFormat weights) const {

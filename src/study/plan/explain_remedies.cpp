@@ -40,15 +40,16 @@ struct RemedyOutcome {
 };
 
 // Returns nothing where the model or the cluster does not allow the change.
-std::optional<RemedyOutcome> try_change(const RemedyChange& change, const Profile& profile) {
+std::optional<RemedyOutcome> try_change(const RemedyChange& change, const Profile& profile,
+                                        const std::shared_ptr<ProgramCosts>& programs) {
   try {
     const Inputs& in = change.inputs;
     const Cluster cluster(in.cluster);
-    PlanRequest request = request_of(in, profile);
+    PlanRequest request = request_of(in, profile, 1, programs);
     request.search.budget_s = std::min(request.search.budget_s, kSearchSeconds);
     const WholePlan made = make_whole_plan(request, build_step_graph(in.model, cluster, in.layout), change.policy);
     const Plan& plan = made.plan();
-    const CostModel cost(plan.graph, cluster, profile);
+    const CostModel cost(plan.graph, cluster, profile, programs);
     RemedyOutcome outcome;
     outcome.step_s = simulate_plan(made, cost, {.names = false}).period_ns * 1e-9;
     for (std::size_t c = 0; c < plan.classes.size(); ++c) {
@@ -217,7 +218,7 @@ class FasterLinks {
   std::optional<std::size_t> slowest_link(std::int32_t kind) const {
     const Cluster cluster(study_.plan().cluster);
     if (cluster.spec().execution.links != LinkTiming::nominal) return std::nullopt;  // whoever runs it sets those
-    const CostModel cost(study_.plan().graph, cluster, profile_);
+    const CostModel cost(study_.plan().graph, cluster, profile_, study_.programs);
     std::optional<std::size_t> link;
     double longest = 0;
     for (const Operation& op : study_.plan().graph.operations) {
@@ -275,7 +276,7 @@ class FasterLinks {
     plan.graph.links = std::move(links);
     const WholePlan changed(std::move(plan), study_.whole->shared_original());
     const Cluster cluster(changed.plan().cluster);
-    const CostModel cost(changed.plan().graph, cluster, profile_);
+    const CostModel cost(changed.plan().graph, cluster, profile_, study_.programs);
     const Timeline timeline = simulate_plan(changed, cost, {.names = false});
     SpanIndex index(timeline);
     double exposed = 0, ranks = 0;
@@ -318,7 +319,7 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
   std::vector<std::optional<Remedy>> faster(explanation.largest.size());
   parallel_for(tried.size() + faster.size(), std::thread::hardware_concurrency(), [&](std::size_t i) {
     if (i < tried.size()) {
-      tried[i] = try_change(*to_try[i], profile);
+      tried[i] = try_change(*to_try[i], profile, explained.programs);
     } else {
       faster[i - tried.size()] = links.find(explanation.largest[i - tried.size()]);
     }

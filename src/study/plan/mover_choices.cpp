@@ -20,7 +20,7 @@ std::vector<MovedTransfers> mover_choices(const PlanStudy& study, std::size_t po
   const Plan& plan = study.policies[policy].plan();
   const Cluster cluster(study.inputs.cluster);
   const CostModel cost(plan.graph, cluster, profile);
-  std::map<std::tuple<Collective, GroupKind, Scope, std::int64_t, bool, Mover>, MovedTransfers> found;
+  std::map<std::tuple<Collective, GroupKind, Scope, LevelSizes, std::int64_t, bool, Mover>, MovedTransfers> found;
   for (const OpId id : plan.graph.operations.ids()) {
     const Operation& op = plan.graph.op(id);
     if (!op.communication) continue;
@@ -28,12 +28,12 @@ std::vector<MovedTransfers> mover_choices(const PlanStudy& study, std::size_t po
     const std::vector<Mover> movers = cost.possible_movers(op);
     if (movers.size() < 2) continue;
     const bool beside = !plan.issues[id.index()].blocking;
-    MovedTransfers& row = found[{c.collective, c.group, c.scope, c.bytes.value, beside, c.mover}];
+    MovedTransfers& row = found[{c.collective, c.group, c.scope, c.levels, c.bytes.value, beside, c.mover}];
     if (row.transfers++ > 0) continue;
     row.collective = name_of(c.collective);
     row.group = name_of(c.group);
-    if (c.scope != Scope::whole) row.group.append(" ").append(name_of(c.scope));
-    row.members = plan.graph.classes[op.rank_class].group(c.group).scoped(c.scope).view.size;
+    if (c.scope != Scope::whole) row.group.append(" ").append(in_words(c.scope, c.levels));
+    row.members = plan.graph.classes[op.rank_class].group(c.group).scoped(c.scope, c.levels).view.size;
     row.bytes = c.bytes;
     row.beside_compute = beside;
     row.chosen = figures_of(op, cost, c.mover);

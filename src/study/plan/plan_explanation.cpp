@@ -89,9 +89,8 @@ double step_without(SimProblem problem, const ExplainedOperations& operations, s
 
 // Returns the ways to carry out the first transfer of each kind, before the policy changed it.
 std::map<std::int32_t, ChoiceNode> choices_of_kinds(const WholePlan& whole, const ExplainedOperations& operations,
-                                                    const Cluster& cluster, const Profile& profile) {
+                                                    const CostModel& cost) {
   const Unfolded& unfolded = whole.unfolded();
-  const CostModel cost(whole.original(), cluster, profile);
   std::map<std::int32_t, ChoiceNode> choices;
   for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
     const Operation& op = whole.plan().graph.op(unfolded.instances()[i].operation);
@@ -150,7 +149,7 @@ ExplainedOperations describe_kinds(const WholePlan& whole, const CostModel& cost
 
 PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile) {
   const Cluster cluster(study.plan().cluster);
-  const CostModel cost(study.plan().graph, cluster, profile);
+  const CostModel cost(study.plan().graph, cluster, profile, study.programs);
   PlanExplanation result;
   const ExplainedOperations operations = describe_kinds(*study.whole, cost, result.kinds);
   for (std::size_t i = 0; i < study.timeline.operations.size(); ++i) {
@@ -163,7 +162,8 @@ PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile) {
     result.stages.push_back({study.timeline.ranks[r].name, study.timeline.ranks[r].ranks, std::move(ranks[r])});
   }
   result.mean = mean_over_ranks(result.stages);
-  result.choices = choices_of_kinds(*study.whole, operations, cluster, profile);
+  const CostModel original_cost(study.whole->original(), cluster, profile, study.programs);
+  result.choices = choices_of_kinds(*study.whole, operations, original_cost);
   const SimProblem problem = sim_problem(*study.whole, cost);
   for (const ExplainedTransfer& transfer : result.mean) {
     if (result.largest.size() == kTransfersShown || transfer.exposed_s <= 0) break;

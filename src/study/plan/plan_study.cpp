@@ -71,6 +71,7 @@ PolicyStudy study_whole(const Inputs& inputs, const Problem& problem, std::share
                         const Profile& profile) {
   PolicyStudy study;
   study.whole = std::move(whole);
+  study.programs = problem.programs;
   study.policy = study.plan().policy;
   study.timeline =
       simulate_plan(*study.whole, CostModel(study.plan().graph, problem.cluster, profile, problem.programs));
@@ -174,7 +175,7 @@ void require_programs_used(const PlanStudy& study) {
         if (!op.communication || op.communication->collective != spec.kind) continue;
         const Communication& c = *op.communication;
         used = used || c.program == given;
-        const std::int64_t size = graph.classes[op.rank_class].group(c.group).scoped(c.scope).view.size;
+        const std::int64_t size = graph.classes[op.rank_class].group(c.group).scoped(c.scope, c.levels).view.size;
         if (size > 1) groups.insert(fmt::format("{} of {} ranks", name_of(c.group), size));
       }
     }

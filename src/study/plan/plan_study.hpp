@@ -50,6 +50,8 @@ struct Throughput {
 struct PolicyStudy {
   std::string policy;
   std::shared_ptr<const WholePlan> whole;
+  std::shared_ptr<ProgramCosts>
+      programs;             // what Weft's own programs take, shared by all policies; null: there are none
   LayerOrder layer_order;   // where the policy decided on one
   PipelineChoice pipeline;  // likewise
   Timeline timeline;

@@ -29,7 +29,8 @@ std::vector<PacedCase> cases() {
 
 PreparedCall call_of(const StepGraph& graph, const Operation& op) {
   const Communication& c = *op.communication;
-  const std::vector<Rank>& members = graph.classes[op.rank_class.index()].group(c.group).scoped(c.scope).ranks;
+  const std::vector<Rank>& members =
+      graph.classes[op.rank_class.index()].group(c.group).scoped(c.scope, c.levels).ranks;
   PreparedCall call;
   for (const Rank rank : members) call.members.push_back(rank.value);
   const auto ranks = std::ssize(members);

@@ -49,7 +49,9 @@ CyclicGraph::CyclicGraph(const CyclicProblem& problem) : queues_(problem.queues)
       last = i;
     }
   }
-  for (double w : work) busiest_ns_ = std::max(busiest_ns_, w);
+  for (std::size_t r = 0; r < work.size(); ++r) {
+    if (work[r] > busiest_ns_) busiest_ = static_cast<std::int32_t>(r), busiest_ns_ = work[r];
+  }
   in_ = lists(size(), edges, true);
   out_ = lists(size(), edges, false);
 }

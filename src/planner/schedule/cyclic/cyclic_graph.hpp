@@ -37,7 +37,8 @@ class CyclicGraph {
   std::int32_t link(std::int32_t operation) const { return link_[at(operation)]; }
   double ns(std::int32_t operation) const { return ns_[at(operation)]; }
   double total_ns() const { return total_ns_; }
-  // Returns the work of the busiest resource.
+  // Returns the resource with the most work, and its work.
+  std::int32_t busiest() const { return busiest_; }
   double busiest_ns() const { return busiest_ns_; }
 
   // Edges of both distances; fixed orders are edges of distance 0.
@@ -67,7 +68,7 @@ class CyclicGraph {
   static Lists lists(std::size_t operations, const std::vector<CyclicEdge>& edges, bool incoming);
   std::optional<std::vector<std::int32_t>> sorted(const std::vector<std::vector<std::int32_t>>& chains) const;
 
-  std::int32_t queues_ = 0, links_ = 0;
+  std::int32_t queues_ = 0, links_ = 0, busiest_ = 0;
   std::vector<std::int32_t> queue_, link_;
   std::vector<double> ns_;
   double total_ns_ = 0, busiest_ns_ = 0;

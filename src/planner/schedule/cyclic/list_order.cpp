@@ -33,7 +33,7 @@ class ListRules {
     // As the operations were given.
     std::vector<double> given(graph_.size());
     for (std::size_t i = 0; i < given.size(); ++i) given[i] = -static_cast<double>(i);
-    run(graph_, std::move(given));
+    run(graph_, given);
     run(graph_, urgency_in_iteration(graph_, any_));
     run(backwards_, urgency_in_iteration(backwards_, any_backwards_));
     attempt([](const CyclicGraph& graph, const auto& any) { return urgency_by_next_use(graph, any, 0, 1); });
@@ -87,9 +87,14 @@ class ListRules {
   }
 
   // Queues take what is ready; backwards: from the end of the step, so that what is needed late runs late.
-  bool run(const CyclicGraph& graph, std::vector<double> urgency) {
+  bool run(const CyclicGraph& graph, const std::vector<double>& urgency) {
+    const bool better = run(graph, urgency, false);
+    const bool compute_is_busiest = graph.busiest() == 0;
+    return (!compute_is_busiest && run(graph, urgency, true)) || better;
+  }
+  bool run(const CyclicGraph& graph, const std::vector<double>& urgency, bool feeds_busiest) {
     if (done()) return false;
-    GreedyQueues queues(graph, std::move(urgency));
+    GreedyQueues queues(graph, urgency, feeds_busiest);
     SequenceFound best;
     for (int k = 0; k < kIterations; ++k) {
       std::vector<std::int32_t> sequence = queues.run_iteration();
