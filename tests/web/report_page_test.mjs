@@ -1,5 +1,5 @@
 // The report page in a real browser: it loads, draws what the files say, answers to keys and clicks, asks for nothing from
-// anywhere, and stays safe and quick with what strangers send.
+// anywhere, and stays safe with what strangers send.
 //
 // Usage: report_page_test.mjs WEFT FOLDER_OF_NODE_MODULES [FOLDER_FOR_PICTURES]
 import assert from "node:assert/strict";
@@ -175,27 +175,21 @@ async function check_contrast(page) {
   for (const name of ["exposed", "input-grad"]) assert.ok(contrast(colours[name], colours.paper) >= 3, name);
 }
 
-// In the page: moves it 40 times. Callbacks of a frame run in the order in which they were asked for, so the page draws between
-// the two of these.
-async function measure_frames() {
-  const canvas = document.querySelector("#timeline canvas[tabindex]"), drawing = [], frames = [];
-  let last = performance.now();
-  for (let i = 0; i < 40; ++i) {
-    await new Promise((done) => {
-      let before = 0;
-      requestAnimationFrame(() => (before = performance.now()));
-      canvas.dispatchEvent(new KeyboardEvent("keydown", { key: i % 2 ? "a" : "d", bubbles: true }));
-      requestAnimationFrame(() => {
-        drawing.push(performance.now() - before);
-        done();
-      });
-    });
-    frames.push(performance.now() - last);
-    last = performance.now();
+// In the page: moves it by a fifth, and returns how many rectangles and images that painted on how wide a canvas.
+async function count_of_painted() {
+  const canvas = document.querySelector("#timeline canvas[tabindex]"), context = CanvasRenderingContext2D.prototype;
+  const counts = { fillRect: 0, drawImage: 0 }, originals = {};
+  for (const name of Object.keys(counts)) {
+    originals[name] = context[name];
+    context[name] = function (...values) {
+      ++counts[name];
+      return originals[name].apply(this, values);
+    };
   }
-  drawing.sort((a, b) => a - b);
-  frames.sort((a, b) => a - b);
-  return { least: drawing[0], drawing: drawing[20], frames: frames[20] };
+  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "d", bubbles: true }));
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  Object.assign(context, originals);
+  return { ...counts, width: canvas.getBoundingClientRect().width };
 }
 
 // The flame's root and its kinds against the exposed time of the summary, whose seconds are those of a mean rank.
@@ -239,12 +233,6 @@ for (const dark of [false, true]) {
   await page.close();
 }
 
-// Beside other work a machine's clock says more than is needed, so the main thread's own time counts.
-async function seconds_of_main_thread(session) {
-  const { metrics } = await session.send("Performance.getMetrics");
-  return metrics.find(({ name }) => name === "TaskDuration").value;
-}
-
 await check("narrow: nothing is wider than the screen, values stand beside their names", async () => {
   const { page } = await open_page(browser, plan_page);
   await page.setViewport({ width: 420, height: 900 });
@@ -257,18 +245,13 @@ await check("narrow: nothing is wider than the screen, values stand beside their
   await page.close();
 });
 
-await check("a page of llama2-70b is small and soon usable", async () => {
+await check("a page of llama2-70b is small", async () => {
   const large = path.join(folder, "llama2-70b");
   const flags = "plan --model llama2-70b --cluster dgx-a100:8 --tp 4 --pp 4 --global-batch 128 --policy serial,ddp,megatron --out";
   run_weft(weft, ...flags.split(" "), large);
-  const file = path.join(large, "report.html"), page = await browser.newPage(), session = await page.createCDPSession();
+  const file = path.join(large, "report.html"), { page, noticed } = await open_page(browser, file);
   assert.ok(fs.statSync(file).size < 3e6, `${fs.statSync(file).size} bytes`);
-  await session.send("Performance.enable", { timeDomain: "threadTicks" });
-  await page.goto(`file://${file}`);
-  await page.waitForFunction(() => document.documentElement.dataset.ready === "true", { timeout: 60000 });
-  const ready_ms = await page.evaluate(() => performance.now()), busy = await seconds_of_main_thread(session);
-  console.log(`llama2-70b: ${fs.statSync(file).size} bytes, usable after ${ready_ms.toFixed(0)} ms by the clock, ${(1000 * busy).toFixed(0)} ms of the main thread`);
-  assert.ok(busy < 1, `${busy} s`);
+  assert.deepEqual(noticed, []);
   await page.close();
 });
 
@@ -352,19 +335,18 @@ await check("what is no JSON makes no page", () => {
   assert.ok(!fs.existsSync(path.join(folder, "nan.html")));
 });
 
-await check("200,000 spans move smoothly", async () => {
-  const { page, noticed, ready_ms } = await open_page(browser, make_page("large.html", write_large_timeline(folder, 8, 200000)));
+// How long that takes: bench/report_page_speed.mjs.
+await check("200,000 spans take no more to paint than the canvas has columns", async () => {
+  const { page, noticed } = await open_page(browser, make_page("large.html", write_large_timeline(folder, 8, 200000)));
   await page.focus("#timeline canvas[tabindex]");
-  const session = await page.createCDPSession();
-  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  const lanes = 8 * 2 + 3;  // a rank has two queues; the critical path, a map of the whole and a frame around it
   for (const zooms of [0, 6, 12]) {
     await press(page, "0");
     for (let i = 0; i < zooms; ++i) await press(page, "w");
-    const before = await seconds_of_main_thread(session);
-    const { least, drawing, frames } = await page.evaluate(measure_frames);
-    const busy = (1000 * ((await seconds_of_main_thread(session)) - before)) / 40;
-    console.log(`200,000 spans, zoomed ${zooms} times: ${busy.toFixed(1)} ms of the main thread a frame; by the clock drawing ${drawing.toFixed(1)} ms (least ${least.toFixed(1)}), a frame ${frames.toFixed(1)} ms (medians); usable after ${ready_ms.toFixed(0)} ms`);
-    assert.ok(busy < 1000 / 60, `${busy} ms of the main thread a frame, 60 frames a second leave 16.7`);
+    const { fillRect, drawImage, width } = await page.evaluate(count_of_painted);
+    // A rectangle is two pixels wide or more; what is narrower is part of one image for each lane.
+    assert.ok(fillRect > 0 && fillRect <= (lanes * width) / 2, `${fillRect} rectangles, ${zooms} zooms`);
+    assert.ok(drawImage <= lanes, `${drawImage} images, ${zooms} zooms`);
   }
   assert.deepEqual(noticed, []);
   await page.close();
