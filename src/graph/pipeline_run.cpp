@@ -26,10 +26,15 @@ PipelineRun::PipelineRun(const PipelineProblem& problem)
       chunks_(static_cast<std::size_t>(problem.shape.all_chunks())),
       free_at_(static_cast<std::size_t>(problem.shape.stages), 0),
       held_(free_at_.size(), 0),
+      bytes_held_(free_at_.size(), 0),
       orders_(free_at_.size()) {}
 
 const PassTimes& PipelineRun::times(std::int64_t stage, const PipelinePass& pass) const {
   return problem_.times_of(problem_.shape.number_of(stage, pass.chunk), pass.slice);
+}
+
+PassBytes PipelineRun::bytes(std::int64_t stage, const PipelinePass& pass) const {
+  return problem_.bytes_of(problem_.shape.number_of(stage, pass.chunk), pass.slice);
 }
 
 std::int64_t PipelineRun::begun(BlockKind kind, std::int64_t stage, std::int64_t chunk) const {
@@ -69,20 +74,24 @@ std::optional<PipelinePass> PipelineRun::ready_pass(BlockKind kind, std::int64_t
 void PipelineRun::begin(std::int64_t stage, const PipelinePass& pass, std::int64_t beside) {
   const std::int64_t number = problem_.shape.number_of(stage, pass.chunk);
   const PassTimes& times = problem_.times_of(number, pass.slice);
+  const PassBytes bytes = problem_.bytes_of(number, pass.slice);
   Chunk& chunk = chunks_[number];
   std::int64_t end = now_ + beside;
   switch (pass.kind) {
     case BlockKind::forward:
       chunk.forward.push_back(end += times.forward);
       ++held_[stage];
+      bytes_held_[stage] += bytes.forward;
       break;
     case BlockKind::input_grad:
       chunk.input_grad.push_back(end += times.input_grad);
+      bytes_held_[stage] += bytes.input_grad - bytes.forward;
       break;
     case BlockKind::weight_grad:
       end += times.weight_grad;
       ++chunk.weight_grads;
       --held_[stage];
+      bytes_held_[stage] -= bytes.input_grad;
       break;
     default:
       WEFT_CHECK(false);

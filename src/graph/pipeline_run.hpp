@@ -3,6 +3,7 @@
 // ones with the times of a plan.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -61,13 +62,29 @@ struct PassTimes {
   std::int64_t forward = 1, input_grad = 1, weight_grad = 1;
 };
 
+// What a pass holds of its stage's memory.
+struct PassBytes {
+  std::int64_t forward = 0;     // from the begin of its forward to the end of its input gradients
+  std::int64_t input_grad = 0;  // from their begin to the end of its weight gradients: of what forward left, what these
+                                // read too, and what input gradients leave, such as activations computed again
+  std::int64_t while_input_grad() const { return std::max<std::int64_t>(0, input_grad - forward); }
+};
+
 struct PipelineProblem {
   PipelineShape shape;
-  std::vector<PassTimes> times;  // by chunk in the order of the model, and slice
-  std::int64_t message = 0;      // from one stage to another
+  std::vector<PassTimes> times;         // by chunk in the order of the model, and slice
+  std::int64_t message = 0;             // from one stage to another
+  std::vector<PassBytes> bytes = {};    // as `times`; empty: memory does not count
+  std::vector<std::int64_t> room = {};  // by stage: bytes for passes, where they count
 
   const PassTimes& times_of(std::int64_t number, std::int64_t slice) const {
     return times[static_cast<std::size_t>(number * shape.slices + slice)];
+  }
+  PassBytes bytes_of(std::int64_t number, std::int64_t slice) const {
+    return bytes.empty() ? PassBytes{} : bytes[static_cast<std::size_t>(number * shape.slices + slice)];
+  }
+  std::int64_t room_of(std::int64_t stage) const {
+    return bytes.empty() ? INT64_MAX / 2 : room[static_cast<std::size_t>(stage)];
   }
 };
 PipelineProblem problem_in_units(const PipelineShape& shape);
@@ -89,9 +106,11 @@ class PipelineRun {
   std::int64_t now() const { return now_; }
   // Passes of a stage between the begin of their forward and the end of their weight gradients.
   std::int64_t held(std::int64_t stage) const { return held_[stage]; }
+  std::int64_t room_left(std::int64_t stage) const { return problem_.room_of(stage) - bytes_held_[stage]; }
   std::int64_t begun(BlockKind kind, std::int64_t stage, std::int64_t chunk) const;
   const PipelineShape& shape() const { return problem_.shape; }
   const PassTimes& times(std::int64_t stage, const PipelinePass& pass) const;
+  PassBytes bytes(std::int64_t stage, const PipelinePass& pass) const;
 
   const PipelineOrders& orders() const { return orders_; }
   std::int64_t end() const;  // of all passes
@@ -106,8 +125,8 @@ class PipelineRun {
   std::optional<std::int64_t> arrival(const std::vector<std::int64_t>& ends, std::int64_t pass, bool by_message) const;
 
   const PipelineProblem& problem_;
-  std::vector<Chunk> chunks_;                 // in the order of the model
-  std::vector<std::int64_t> free_at_, held_;  // by stage
+  std::vector<Chunk> chunks_;                              // in the order of the model
+  std::vector<std::int64_t> free_at_, held_, bytes_held_;  // by stage
   std::set<std::int64_t> moments_;
   PipelineOrders orders_;
   std::int64_t now_ = 0;

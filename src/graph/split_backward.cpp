@@ -17,7 +17,20 @@ class Filler {
       : run_(problem),
         options_(options),
         at_(static_cast<std::size_t>(problem.shape.stages), 0),
-        last_was_forward_(at_.size(), false) {}
+        last_was_forward_(at_.size(), false) {
+    for (std::int64_t stage = 0; stage < problem.shape.stages; ++stage) {
+      std::int64_t most = 0;
+      for (std::int64_t chunk = 0; chunk < problem.shape.chunks; ++chunk) {
+        std::int64_t& forward = for_forward_.emplace_back(0);
+        for (std::int64_t slice = 0; slice < problem.shape.slices; ++slice) {
+          const PassBytes bytes = problem.bytes_of(problem.shape.number_of(stage, chunk), slice);
+          forward = std::max(forward, bytes.forward);
+          most = std::max(most, bytes.while_input_grad());
+        }
+      }
+      for_input_grad_.push_back(most);
+    }
+  }
 
   std::optional<PipelineOrders> orders() {
     if (!run_.run([&](std::int64_t stage) { return choose(stage); })) return {};
@@ -30,6 +43,7 @@ class Filler {
     const std::optional<PipelinePass> backward = latest_chunk(kInputGrad, stage), forward = ready_forward(stage);
     const bool takes_backward =
         backward && (!forward || !options_.alternate || last_was_forward_[static_cast<std::size_t>(stage)]);
+    if (takes_backward && must_make_room(stage, *backward)) return longest_waiting(stage);
     if (takes_backward || forward) {
       last_was_forward_[static_cast<std::size_t>(stage)] = !takes_backward;
       return takes_backward ? backward : forward;
@@ -44,10 +58,10 @@ class Filler {
     if (at == order.size()) return weight_grad(stage);
     const bool is_second_of_pair = at > 0 && order[at - 1].with_next;
     const bool has_room =
-        order[at].kind != kForward || run_.held(stage) < options_.most_held[static_cast<std::size_t>(stage)];
+        order[at].kind == kForward ? has_room_for(stage, order[at].chunk) : !must_make_room(stage, order[at]);
     const bool may_begin = is_second_of_pair || (has_room && is_ready(stage, order[at]) &&
                                                  (!order[at].with_next || is_ready(stage, order[at + 1])));
-    if (!may_begin) return weight_grad(stage);
+    if (!may_begin) return has_room ? weight_grad(stage) : longest_waiting(stage);
     PipelinePass pass = order[at++];
     if (pass.kind == BlockKind::backward) pass.kind = kInputGrad;
     return pass;
@@ -65,19 +79,38 @@ class Filler {
     return {};
   }
 
-  // A stage with several chunks leaves room for the later ones: the micro-batches in its earlier ones wait for them.
   std::optional<PipelinePass> ready_forward(std::int64_t stage) const {
-    const std::int64_t last = run_.shape().chunks - 1;
-    const std::int64_t room = options_.most_held[static_cast<std::size_t>(stage)] - run_.held(stage);
-    for (std::int64_t chunk = last; chunk >= 0; --chunk) {
-      if (room <= last - chunk) return {};
+    for (std::int64_t chunk = run_.shape().chunks - 1; chunk >= 0 && has_room_for(stage, chunk); --chunk) {
       if (const auto pass = run_.ready_pass(kForward, stage, chunk)) return pass;
     }
     return {};
   }
 
-  // Returns the weight gradients that have waited for the most others of their chunk.
+  // A forward leaves room for the input gradients of one pass. Without pairs, a stage with several chunks also leaves
+  // some for the later ones: the micro-batches in its earlier ones wait for them.
+  bool has_room_for(std::int64_t stage, std::int64_t chunk) const {
+    const std::int64_t last = options_.given.empty() ? run_.shape().chunks - 1 : chunk;
+    std::int64_t bytes = for_input_grad_[static_cast<std::size_t>(stage)];
+    for (std::int64_t c = chunk; c <= last; ++c) {
+      bytes += for_forward_[static_cast<std::size_t>(stage * run_.shape().chunks + c)];
+    }
+    const std::int64_t passes = options_.most_held[static_cast<std::size_t>(stage)] - run_.held(stage);
+    return passes > last - chunk && bytes <= run_.room_left(stage);
+  }
+
+  // Whether input gradients need the memory of weight gradients that wait.
+  bool must_make_room(std::int64_t stage, const PipelinePass& input_grad) const {
+    return run_.bytes(stage, input_grad).while_input_grad() > run_.room_left(stage) && longest_waiting(stage);
+  }
+
   std::optional<PipelinePass> weight_grad(std::int64_t stage) const {
+    const std::optional<PipelinePass> found = longest_waiting(stage);
+    if (found && options_.patience > 0 && is_soon_busy(stage, *found)) return {};
+    return found;
+  }
+
+  // Returns the weight gradients that have waited for the most others of their chunk.
+  std::optional<PipelinePass> longest_waiting(std::int64_t stage) const {
     std::optional<PipelinePass> found;
     std::int64_t most = 0;
     for (std::int64_t chunk = run_.shape().chunks - 1; chunk >= 0; --chunk) {
@@ -87,7 +120,6 @@ class Filler {
       found = pass;
       most = waiting;
     }
-    if (found && options_.patience > 0 && is_soon_busy(stage, *found)) return {};
     return found;
   }
 
@@ -103,8 +135,10 @@ class Filler {
 
   PipelineRun run_;
   const FillOptions& options_;
-  std::vector<std::size_t> at_;         // by stage: in the order given
-  std::vector<bool> last_was_forward_;  // by stage, of the last pass that was no weight gradient
+  std::vector<std::size_t> at_;               // by stage: in the order given
+  std::vector<bool> last_was_forward_;        // by stage, of the last pass that was no weight gradient
+  std::vector<std::int64_t> for_forward_;     // by stage and chunk: the most bytes that a forward of any slice takes
+  std::vector<std::int64_t> for_input_grad_;  // by stage: the most bytes that input gradients take while they run
 };
 
 // The moments of one micro-batch's passes; the next micro-batch's are kPeriod later.

@@ -50,8 +50,8 @@ struct IssueSlot {
   friend bool operator==(const IssueSlot&, const IssueSlot&) = default;
 };
 
-// A frame is the memory of what one forward of a model chunk, or of a slice, leaves for its backward. They take turns:
-// a forward takes what the backward of any of them has freed. `base` says by micro-batch where the frame begins.
+// A frame is the memory of what a pass of a model chunk, or of a slice, keeps for a later pass. They take turns: a pass
+// takes what any of them has freed. `base` says by micro-batch where the frame begins.
 struct Frame {
   std::vector<Bytes> base;
   friend bool operator==(const Frame&, const Frame&) = default;

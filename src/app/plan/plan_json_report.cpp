@@ -88,6 +88,7 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   }
   if (p.pipeline.named) json["pipeline"] = {{"schedule", name_of(*p.pipeline.named)}};
   if (p.pipeline.most_held > 0) json["pipeline"] = {{"schedule", "searched"}, {"most_held", p.pipeline.most_held}};
+  if (p.pipeline.room_percent > 0) json["pipeline"]["room_percent"] = p.pipeline.room_percent;
   if (p.layer_order.layers > 0) {
     json["layer_order"] = {{"layers", p.layer_order.layers},
                            {"micro_batches", p.layer_order.micro_batches},

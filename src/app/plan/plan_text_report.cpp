@@ -262,7 +262,10 @@ std::string pipeline_line(const PolicyStudy& study) {
   const PipelineChoice& choice = study.pipeline;
   if (choice.named) return fmt::format("Pipeline of {}: {}\n", study.policy, name_of(*choice.named));
   if (choice.most_held == 0) return "";
-  return fmt::format("Pipeline of {}: searched, a stage holds at most {} passes\n", study.policy, choice.most_held);
+  const std::string room =
+      choice.room_percent > 0 ? fmt::format(" and {} % of the memory that it has for them", choice.room_percent) : "";
+  return fmt::format("Pipeline of {}: searched, a stage holds at most {} passes{}\n", study.policy, choice.most_held,
+                     room);
 }
 
 std::string plan_text_report(const PlanStudy& study, std::size_t columns) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <tuple>
 
 #include "base/checked.hpp"
+#include "base/error.hpp"
 #include "plan/memory/beside_chain.hpp"
 #include "plan/woven_passes.hpp"
 
@@ -33,13 +33,16 @@ class Allocator {
     return at;
   }
   void free(std::int64_t begin, std::int64_t size) {
-    std::erase_if(used_, [&](const Used& used) { return used.begin == begin && used.end == begin + size; });
+    const auto found = std::lower_bound(used_.begin(), used_.end(), Used{begin, begin + size});
+    WEFT_CHECK(found != used_.end() && *found == (Used{begin, begin + size}));
+    used_.erase(found);
   }
   std::int64_t highest() const { return highest_; }
 
  private:
   struct Used {
     std::int64_t begin, end;
+    friend auto operator<=>(const Used&, const Used&) = default;
   };
   std::int64_t first_, highest_;
   std::vector<Used> used_;
@@ -49,11 +52,14 @@ class Allocator {
 struct Spot {
   BlockId block;
   std::int32_t position = 0;
+  friend auto operator<=>(const Spot&, const Spot&) = default;
 };
 
-// A pass takes these values together, before the operation at `taken`, and frees them behind the one at `freed`.
+// A pass takes these values together, before the operation at `taken`, and frees them when it is behind all of `freed`:
+// one for each block, because sections of blocks that are woven into each other may end in any order.
 struct Group {
-  Spot taken, freed;
+  Spot taken;
+  std::vector<Spot> freed;
   std::vector<ValueId> values;
   std::int64_t size = 0;
   std::vector<Bytes> base = {};  // by micro-batch
@@ -61,77 +67,84 @@ struct Group {
 
 class FramePlacer {
  public:
-  FramePlacer(const Plan& plan, ClassId rank_class, const std::vector<Lifetime>& lifetimes)
-      : plan_(plan), class_(plan.classes[rank_class]), lifetimes_(lifetimes), spots_(plan.graph.operations.size()) {
-    for (const BlockId b : class_.blocks.ids()) {
-      std::int32_t position = 0;
-      for (const OpId id : class_.blocks[b].operations) spots_[id] = {b, position++};
-    }
-    if (has_pauses(class_)) beside_.emplace(plan);
-  }
+  FramePlacer(const Plan& plan, const BesideChain& beside, ClassId rank_class, const std::vector<Lifetime>& lifetimes)
+      : plan_(plan),
+        beside_(beside),
+        class_(plan.classes[rank_class]),
+        lifetimes_(lifetimes),
+        pauses_(has_pauses(class_)) {}
 
-  // Compute of a forward writes it, and nobody but compute of the same chunk reads it, so the order of compute alone
-  // says when its memory is free. Slices before its own, which go back behind it, do not read it. Where micro-batches
-  // pause, so does it for what backward makes, and for what transfers beside compute use that start behind compute of
-  // their block and that it waits for.
+  // The order of compute says when its memory is free: compute writes it, or what starts behind compute of the same
+  // block, and compute of the same chunk reads it, or what compute waits for. Slices before its own, which go back
+  // behind it, do not read it. It is what a forward leaves for backward, or input gradients for weight gradients; where
+  // micro-batches pause, also what backward makes.
   bool is_framed(ValueId id) const {
     const Lifetime& life = lifetimes_[id.index()];
-    if (!plan_.graph.value(id).per_micro_batch || !life.leaves_block || life.pooled || !life.block.valid())
+    if (!plan_.graph.value(id).per_micro_batch || !life.leaves_block || life.pooled || life.carried ||
+        !life.block.valid()) {
       return false;
+    }
     const IssueBlock& written_in = block(life.block);
-    const auto writes = [&](OpId op) { return is_ordered(op) && spot(op).block == life.block; };
+    const auto writes = [&](OpId op) {
+      return begins_in_order(op) && ends_in_order(op) && spot(op).block == life.block;
+    };
     const auto reads = [&](OpId op) {
       const IssueBlock& read_in = block(spot(op).block);
-      return is_ordered(op) && read_in.chunk == written_in.chunk && read_in.slice >= written_in.slice;
+      return ends_in_order(op) && read_in.chunk == written_in.chunk && read_in.slice >= written_in.slice;
     };
-    return (written_in.kind == BlockKind::forward || beside_) && !life.readers.empty() &&
+    const bool is_kept = written_in.kind == BlockKind::forward || written_in.kind == BlockKind::input_grad;
+    return (is_kept || pauses_) && !life.readers.empty() &&
            std::all_of(life.writers.begin(), life.writers.end(), writes) &&
            std::all_of(life.readers.begin(), life.readers.end(), reads);
   }
 
-  // One group holds all that a forward leaves, from its begin to the end of its pass. Slices behind it read the keys
-  // and values of a slice no later than it does itself in backward.
+  // One group holds all that a forward leaves, from its begin to the end of its pass, and one what input gradients
+  // leave. Slices behind it read the keys and values of a slice no later than it does itself in backward.
   std::vector<Group> by_pass(const std::vector<ValueId>& framed) const {
-    std::map<std::pair<std::int32_t, std::int32_t>, Group> groups;  // by chunk and slice
+    std::map<std::tuple<std::int32_t, std::int32_t, BlockId>, Group> groups;  // by chunk, slice and where it begins
     for (const ValueId id : framed) {
-      const BlockId forward = lifetimes_[id.index()].block;
-      Group& group = groups[{block(forward).chunk, block(forward).slice}];
-      group.taken = {forward, 0};
+      const BlockId begin = lifetimes_[id.index()].block;
+      Group& group = groups[{block(begin).chunk, block(begin).slice, begin}];
+      group.taken = {begin, 0};
       add(id, group);
     }
-    std::vector<Group> result;
     for (auto& [pass, group] : groups) {
       for (const BlockId b : class_.blocks.ids()) {
         const IssueBlock& last = class_.blocks[b];
-        if (std::pair(last.chunk, last.slice) != pass || !ends_pass(last.kind)) continue;
-        group.freed = {b, static_cast<std::int32_t>(last.operations.size()) - 1};
+        const bool goes_back = last.kind == BlockKind::input_grad || ends_pass(last.kind);
+        if (!goes_back || last.chunk != std::get<0>(pass) || last.slice != std::get<1>(pass)) continue;
+        group.freed.push_back({b, static_cast<std::int32_t>(last.operations.size()) - 1});
       }
-      result.push_back(std::move(group));
     }
-    return result;
+    return values_of(std::move(groups));
   }
 
-  // One group holds the values with the same last reader, from their first writer on; where micro-batches pause, what
-  // is written elsewhere has a group of its own, or many micro-batches would hold its memory long before.
+  // One group holds the values of a block with the same last users, from their first writer on; where micro-batches
+  // pause, what is written elsewhere has a group of its own, or many micro-batches would hold its memory long before.
   std::vector<Group> by_last_reader(const std::vector<ValueId>& framed) const {
-    std::map<std::tuple<BlockId, std::int32_t, BlockId, std::int32_t>, Group> groups;
+    std::map<std::tuple<std::vector<Spot>, BlockId, std::int32_t>, Group> groups;
     for (const ValueId id : framed) {
       const Lifetime& life = lifetimes_[id.index()];
-      const auto earlier = [&](const Spot& a, const Spot& b) { return in_pass(a) < in_pass(b); };
-      Spot first = begin_of(life.writers.front()), last = end_of(life.readers.front());
-      for (const OpId writer : life.writers) first = std::min(first, begin_of(writer), earlier);
-      for (const auto* users : {&life.writers, &life.readers}) {
-        for (const OpId user : *users) last = std::max(last, end_of(user), earlier);
-      }
-      const auto [found, is_new] = groups.try_emplace(
-          {last.block, last.position, beside_ ? first.block : BlockId{}, beside_ ? first.position : 0},
-          Group{first, last, {}});
-      if (!is_new && first.position < found->second.taken.position) found->second.taken = first;
-      add(id, found->second);
+      std::map<BlockId, std::int32_t> last;
+      add_uses(life, last);
+      const Spot first = first_write(life);
+      extend(groups[{in_order(last), first.block, pauses_ ? first.position : 0}], id, last);
     }
-    std::vector<Group> result;
-    for (auto& [last, group] : groups) result.push_back(std::move(group));
-    return result;
+    return values_of(std::move(groups));
+  }
+
+  // One group holds what a block writes of a layer. Layers are alike, so that one takes exactly what another has freed.
+  std::vector<Group> by_layer(const std::vector<ValueId>& framed) const {
+    std::map<std::tuple<BlockId, std::int32_t>, Group> groups;
+    for (const ValueId id : framed) {
+      const Lifetime& life = lifetimes_[id.index()];
+      Group& group = groups[{life.block, plan_.graph.op(life.writers.front()).layer}];
+      std::map<BlockId, std::int32_t> last;
+      for (const Spot& spot : group.freed) last.emplace(spot.block, spot.position);
+      add_uses(life, last);
+      extend(group, id, last);
+    }
+    return values_of(std::move(groups));
   }
 
   // Places groups by first fit in issue order. Returns the first byte behind all of them.
@@ -141,11 +154,15 @@ class FramePlacer {
       bool frees;
       std::size_t group;
     };
+    const auto micro_batches = static_cast<std::size_t>(plan_.graph.micro_batches);
     IdVector<BlockId, std::vector<Event>> events(class_.blocks.size());
+    std::vector<std::size_t> in_use(groups.size() * micro_batches);  // so many of `freed` are still to come
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      groups[g].base.resize(plan_.graph.micro_batches);
+      groups[g].base.resize(micro_batches);
       events[groups[g].taken.block].push_back({groups[g].taken.position, false, g});
-      events[groups[g].freed.block].push_back({groups[g].freed.position, true, g});
+      for (const Spot& last : groups[g].freed) events[last.block].push_back({last.position, true, g});
+      std::fill_n(in_use.begin() + static_cast<std::ptrdiff_t>(g * micro_batches), micro_batches,
+                  groups[g].freed.size());
     }
     // An operation writes its results before what it reads is free.
     for (std::vector<Event>& of_block : events) {
@@ -156,14 +173,16 @@ class FramePlacer {
     Allocator memory(top);
     for (const IssueSlot& slot : class_.order) {
       const auto end = slot.begin + static_cast<std::int32_t>(operations_of(class_, slot).size());
-      for (const Event& event : events[slot.block]) {
-        if (event.position < slot.begin || event.position >= end) continue;
-        Group& group = groups[event.group];
+      const std::vector<Event>& of_block = events[slot.block];
+      const auto is_before = [](const Event& event, std::int32_t position) { return event.position < position; };
+      for (auto event = std::lower_bound(of_block.begin(), of_block.end(), slot.begin, is_before);
+           event != of_block.end() && event->position < end; ++event) {
+        Group& group = groups[event->group];
         Bytes& base = group.base[slot.micro_batch.index()];
-        if (event.frees) {
-          memory.free(base.value, group.size);
-        } else {
+        if (!event->frees) {
           base = Bytes{memory.take(group.size)};
+        } else if (--in_use[event->group * micro_batches + slot.micro_batch.index()] == 0) {
+          memory.free(base.value, group.size);
         }
       }
     }
@@ -171,32 +190,62 @@ class FramePlacer {
   }
 
  private:
-  const Spot& spot(OpId op) const { return spots_[op]; }
-  // Whether the order of compute says when it begins and ends.
-  bool is_ordered(OpId op) const {
-    if (in_chain(plan_, op)) return true;
-    if (!beside_) return false;
-    const std::int32_t ended = beside_->ended_at(op);
-    return beside_->starts_after(op) >= 0 && ended < beside_->length_of_block(op);
+  Spot spot(OpId op) const { return {beside_.spot(op).block, beside_.spot(op).position}; }
+  // Whether the order of compute says when its memory must be there, and when it surely has ended.
+  bool begins_in_order(OpId op) const { return in_chain(plan_, op) || beside_.starts_after(op) >= 0; }
+  bool ends_in_order(OpId op) const {
+    return in_chain(plan_, op) || beside_.ended_at(op) < beside_.length_of_block(op);
   }
   // The operation of compute before which its memory must be there, and the one behind which it surely has ended.
   Spot begin_of(OpId op) const {
-    return in_chain(plan_, op) ? spot(op) : Spot{spot(op).block, beside_->starts_after(op)};
+    return {spot(op).block, in_chain(plan_, op) ? spot(op).position : beside_.starts_after(op)};
   }
-  Spot end_of(OpId op) const { return in_chain(plan_, op) ? spot(op) : Spot{spot(op).block, beside_->ended_at(op)}; }
+  Spot end_of(OpId op) const {
+    return {spot(op).block, in_chain(plan_, op) ? spot(op).position : beside_.ended_at(op)};
+  }
   const IssueBlock& block(BlockId id) const { return class_.blocks[id]; }
-  // Of two operations of one pass the one with the smaller key comes first.
-  std::pair<BlockKind, std::int32_t> in_pass(const Spot& spot) const { return {block(spot.block).kind, spot.position}; }
+  Spot first_write(const Lifetime& life) const {
+    Spot first = begin_of(life.writers.front());
+    for (const OpId writer : life.writers) first = std::min(first, begin_of(writer));
+    return first;
+  }
+  // By block, the last place where a value is used.
+  void add_uses(const Lifetime& life, std::map<BlockId, std::int32_t>& last) const {
+    for (const auto* users : {&life.writers, &life.readers}) {
+      for (const OpId user : *users) {
+        const Spot end = end_of(user);
+        std::int32_t& position = last.try_emplace(end.block, end.position).first->second;
+        position = std::max(position, end.position);
+      }
+    }
+  }
+  static std::vector<Spot> in_order(const std::map<BlockId, std::int32_t>& last) {
+    std::vector<Spot> spots;
+    for (const auto& [block, position] : last) spots.push_back({block, position});
+    return spots;
+  }
+  void extend(Group& group, ValueId id, const std::map<BlockId, std::int32_t>& last) const {
+    const Spot first = first_write(lifetimes_[id.index()]);
+    group.taken = group.values.empty() ? first : std::min(group.taken, first);
+    group.freed = in_order(last);
+    add(id, group);
+  }
+  template <class Groups>
+  static std::vector<Group> values_of(Groups groups) {
+    std::vector<Group> result;
+    for (auto& [key, group] : groups) result.push_back(std::move(group));
+    return result;
+  }
   void add(ValueId id, Group& group) const {
     group.values.push_back(id);
     group.size = checked_sum({group.size, aligned(plan_.graph.value(id).bytes()).value}, kWhat);
   }
 
   const Plan& plan_;
+  const BesideChain& beside_;
   const ClassPlan& class_;
   const std::vector<Lifetime>& lifetimes_;
-  std::optional<BesideChain> beside_;  // where micro-batches pause
-  IdVector<OpId, Spot> spots_;
+  bool pauses_;
 };
 
 // Returns whether forwards run between the operations of another pass's backward and could use what these free. They do
@@ -209,23 +258,24 @@ bool frees_within_passes(const ClassPlan& plan) {
 }  // namespace
 
 std::int64_t place_frames(Plan& plan, ClassId rank_class, const std::vector<ValueId>& values,
-                          const std::vector<Lifetime>& lifetimes, std::int64_t top) {
+                          const std::vector<Lifetime>& lifetimes, const BesideChain& beside, std::int64_t top) {
   ClassPlan& class_plan = plan.classes[rank_class];
   class_plan.frames.clear();
-  const bool pauses = has_pauses(class_plan);
+  const bool pauses = has_pauses(class_plan), frees_within = frees_within_passes(class_plan);
   // One chunk and whole sequences: copies of its own are as many as are in flight.
-  if (plan.layout.vpp == 1 && !plan.layout.has_slices() && !pauses) return top;
-  const FramePlacer placer(plan, rank_class, lifetimes);
+  if (plan.layout.vpp == 1 && !plan.layout.has_slices() && !pauses && !frees_within) return top;
+  const FramePlacer placer(plan, beside, rank_class, lifetimes);
   std::vector<ValueId> framed;
   std::copy_if(values.begin(), values.end(), std::back_inserter(framed),
                [&](ValueId id) { return placer.is_framed(id); });
   std::vector<Group> groups = pauses ? placer.by_last_reader(framed) : placer.by_pass(framed);
   std::int64_t highest = placer.find_bases(groups, top);
   // Slices behind a slice read of its values, so that more than one pass would say who is the last.
-  if (!pauses && !plan.layout.has_slices() && frees_within_passes(class_plan)) {
-    std::vector<Group> smaller = placer.by_last_reader(framed);
-    const std::int64_t lower = placer.find_bases(smaller, top);
-    if (lower < highest) {  // many small frames may leave holes
+  if (!pauses && !plan.layout.has_slices() && frees_within) {
+    // The smaller the groups, the sooner memory is free, and the more holes they may leave.
+    for (std::vector<Group> smaller : {placer.by_last_reader(framed), placer.by_layer(framed)}) {
+      const std::int64_t lower = placer.find_bases(smaller, top);
+      if (lower >= highest) continue;
       groups = std::move(smaller);
       highest = lower;
     }

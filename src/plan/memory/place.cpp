@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "plan/happens_before.hpp"
 #include "plan/late.hpp"
+#include "plan/memory/beside_chain.hpp"
 #include "plan/memory/frames.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/memory/pool.hpp"
@@ -24,6 +25,7 @@ class Placer {
       : plan_(plan),
         may_wait_(may_wait),
         unfolded_(unfolded),
+        beside_(plan),
         lifetimes_(find_lifetimes(plan)),
         storage_(find_storage(plan)),
         landmarks_(unfolded_, find_run_order(unfolded_).order) {
@@ -51,7 +53,7 @@ class Placer {
     for (const ValueId id : values) {
       if (storage_[id.index()] == id && !plan_.graph.value(id).per_micro_batch) put(id, 1);
     }
-    top = place_frames(plan_, c, values, lifetimes_, top);
+    top = place_frames(plan_, c, values, lifetimes_, beside_, top);
     for (const ValueId id : values) {
       if (!plan_.graph.value(id).per_micro_batch || plan_.placements[id].frame >= 0) continue;
       const Lifetime& life = lifetimes_[id.index()];
@@ -217,6 +219,7 @@ class Placer {
   Plan& plan_;
   bool may_wait_;
   const Unfolded& unfolded_;
+  BesideChain beside_;
   std::vector<Lifetime> lifetimes_;
   std::vector<ValueId> storage_;
   Landmarks landmarks_;

@@ -113,7 +113,7 @@ class Blocks {
     return static_cast<std::size_t>((chunk * layout_.slices() + slice) * kBlockKinds + static_cast<std::int32_t>(kind));
   }
   std::int32_t slice_of(const Operation& op) const { return layout_.has_slices() ? op.turn : 0; }
-  // Where backward is split, what makes gradients of weights has a block of its own.
+  // Where backward is split, what makes gradients of weights has a block of its own, but for what takes a moment.
   BlockKind kind_of(const Operation& op) const {
     // The micro-batches of a reduction group go forward and at once backward, all of them in one block, so that each
     // has the memory that the one before it had.
@@ -122,7 +122,7 @@ class Blocks {
       return BlockKind::forward;
     }
     if (of(BlockKind::backward, op.chunk, slice_of(op)).valid()) return BlockKind::backward;
-    return op.phase == Phase::weight_grad ? BlockKind::weight_grad : BlockKind::input_grad;
+    return half_of_backward(op, layout_);
   }
 
   const Layout& layout_;
@@ -160,6 +160,13 @@ void block_on_transfers(Plan& plan) {
         op.communication && op.communication->collective == Collective::send_recv && op.communication->sends;
     plan.issues[i].blocking = op.is_transfer() && !send;
   }
+}
+
+BlockKind half_of_backward(const Operation& op, const Layout& layout) {
+  if (op.phase != Phase::weight_grad) return BlockKind::input_grad;
+  const bool is_brief =
+      op.key.kind == OpKind::norm && layout.recompute == Recompute::full && layout.reduces_once_a_step();
+  return is_brief ? BlockKind::input_grad : BlockKind::weight_grad;
 }
 
 void order_blocks(Plan& plan, const PipelineOrders& of_stages) {

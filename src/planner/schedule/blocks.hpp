@@ -14,6 +14,10 @@ QueueId communication_queue(ClassPlan& plan, const std::string& name);
 void issue_by_group(Plan& plan);
 // Makes every transfer block but the pipeline's sends.
 void block_on_transfers(Plan& plan);
+// Which half of a split backward an operation of it is in. Gradients of a norm's weights are the work of a moment, but
+// what they read is as large as a product's operand. Where all of it is computed again in backward and would have to
+// stay, they are computed beside input gradients, unless each micro-batch's are reduced.
+BlockKind half_of_backward(const Operation& op, const Layout& layout);
 // Fills blocks and order from the passes of every stage (graph/pipeline_schedule.hpp), operations in graph order.
 void order_blocks(Plan& plan, const PipelineOrders& of_stages);
 // Sorts the reductions at the head of every update block: the bucket that backward finishes first goes first.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "plan/memory/place.hpp"
 #include "plan/memory/use.hpp"
 #include "plan/test_oracle.hpp"
@@ -65,6 +67,30 @@ TEST(Blocks, ASplitBackwardHasABlockForEachHalf) {
       }
     }
   }
+}
+
+// With full recomputation what a norm's weight gradient reads would stay only for it. It is a moment's work, so it is
+// done at once, unless gradients are reduced after every micro-batch.
+TEST(Blocks, GradientsOfNormsComeAtOnceWhereAllIsComputedAgain) {
+  const auto blocks_of_norms = [](const Layout& layout) {
+    const Plan plan = test::serial(test::small_llama(), "local:4", layout, 8);
+    std::set<BlockKind> kinds;
+    for (const ClassPlan& c : plan.classes) {
+      for (const IssueBlock& block : c.blocks) {
+        for (const OpId id : block.operations) {
+          const Operation& op = plan.graph.op(id);
+          if (op.phase == Phase::weight_grad && op.key.kind == OpKind::norm) kinds.insert(block.kind);
+        }
+      }
+    }
+    return kinds;
+  };
+  using enum PipelineSchedule;
+  const std::set<BlockKind> at_once{BlockKind::input_grad}, later{BlockKind::weight_grad};
+  EXPECT_EQ(blocks_of_norms({.pp = 2, .recompute = Recompute::full, .schedule = zb_h1}), at_once);
+  EXPECT_EQ(blocks_of_norms({.pp = 2, .recompute = Recompute::selective, .schedule = zb_h1}), later);
+  EXPECT_EQ(blocks_of_norms({.pp = 2, .schedule = zb_h1}), later);
+  EXPECT_EQ(blocks_of_norms({.pp = 2, .zero = 2, .recompute = Recompute::full, .schedule = zb_h1}), later);
 }
 
 TEST(Blocks, PlansWithASplitBackwardAreSafe) {

@@ -5,6 +5,8 @@
 
 #include "graph/split_backward.hpp"
 #include "graph/waves.hpp"
+#include "planner/schedule/blocks.hpp"
+#include "planner/schedule/pipeline_bytes.hpp"
 
 namespace weft {
 namespace {
@@ -13,23 +15,30 @@ constexpr BlockKind kForward = BlockKind::forward, kInputGrad = BlockKind::input
                     kWeightGrad = BlockKind::weight_grad;
 
 // Returns whether a stage begins each pass behind the one that it needs of its own and holds no more than it may.
-bool is_possible(const std::vector<PipelinePass>& order, const PipelineShape& shape, std::int64_t most_held) {
+bool is_possible(const std::vector<PipelinePass>& order, const PipelineProblem& problem, std::int64_t stage,
+                 std::int64_t most_held) {
+  const PipelineShape& shape = problem.shape;
   struct Begun {
     std::int64_t forward = 0, input_grad = 0, weight_grad = 0;
   };
   std::vector<Begun> begun(static_cast<std::size_t>(shape.chunks));
-  std::int64_t held = 0;
+  std::int64_t held = 0, room = problem.room_of(stage);
   for (const PipelinePass& pass : order) {
     Begun& chunk = begun[static_cast<std::size_t>(pass.chunk)];
+    const PassBytes bytes = problem.bytes_of(shape.number_of(stage, pass.chunk), pass.slice);
     if (pass.kind == kForward) {
       ++chunk.forward;
-      if (++held > most_held) return false;
+      if (++held > most_held || bytes.forward > room) return false;
+      room -= bytes.forward;
     } else if (pass.kind == kInputGrad) {
       // Behind the last slice of its micro-batch.
       if ((chunk.input_grad++ / shape.slices + 1) * shape.slices > chunk.forward) return false;
+      if (bytes.while_input_grad() > room) return false;
+      room -= bytes.input_grad - bytes.forward;
     } else {
       if (++chunk.weight_grad > chunk.input_grad) return false;
       --held;
+      room += bytes.input_grad;
     }
   }
   return true;
@@ -87,9 +96,13 @@ class PipelineSearcher {
   }
 
  private:
+  bool is_possible(const std::vector<PipelinePass>& order, std::size_t stage) const {
+    return weft::is_possible(order, problem_, static_cast<std::int64_t>(stage), most_held_);
+  }
+
   void look_at(PipelineOrders orders) {
-    for (const std::vector<PipelinePass>& order : orders) {
-      if (!is_possible(order, problem_.shape, most_held_)) return;
+    for (std::size_t stage = 0; stage < orders.size(); ++stage) {
+      if (!is_possible(orders[stage], stage)) return;
     }
     const std::optional<std::int64_t> time = step_time(problem_, orders);
     if (!time || (found_ && *time >= shortest_)) return;
@@ -127,7 +140,9 @@ class PipelineSearcher {
   void try_filled() {
     std::int64_t shortest = INT64_MAX;
     for (const PassTimes& times : problem_.times) shortest = std::min({shortest, times.weight_grad, times.forward});
-    std::vector<PipelineProblem> problems{problem_, problem_in_units(problem_.shape)};
+    std::vector<PipelineProblem> problems{problem_, problem_};
+    problems.back().times = problem_in_units(problem_.shape).times;
+    problems.back().message = 0;
     for (const std::int64_t parts : {1, 2, 4}) {
       problems.push_back(in_multiples_of(problem_, std::max<std::int64_t>(1, shortest / parts)));
     }
@@ -149,7 +164,8 @@ class PipelineSearcher {
     const std::int64_t passes = 3 * problem_.shape.all_chunks() * problem_.shape.passes();
     PipelineOrders orders = *found_;
     for (std::int64_t tries = visits / passes; tries > 0; --tries) {
-      std::vector<PipelinePass>& order = orders[random_below(orders.size())];
+      const std::size_t stage = random_below(orders.size());
+      std::vector<PipelinePass>& order = orders[stage];
       const std::vector<PipelinePass> before = order;
       const std::size_t from = random_below(order.size());
       const std::size_t reach =
@@ -160,7 +176,7 @@ class PipelineSearcher {
       if (from < to) std::rotate(at(from), at(from) + 1, at(to) + 1);
       if (to < from) std::rotate(at(to), at(from), at(from) + 1);
       number_in_turn(order);
-      const bool possible = order != before && is_possible(order, problem_.shape, most_held_);
+      const bool possible = order != before && is_possible(order, stage);
       const auto time = possible ? step_time(problem_, orders) : std::nullopt;
       if (!time || *time > shortest_) {
         order = before;
@@ -209,9 +225,9 @@ PipelineProblem pipeline_problem(const Plan& plan, const CostModel& cost) {
     } else if (!op.is_transfer() || plan.issues[i].blocking) {
       const std::int64_t slice = plan.layout.has_slices() ? op.turn : 0;
       PassTimes& times = of_classes[op.rank_class.index()][static_cast<std::size_t>(op.chunk * slices + slice)];
-      (op.phase == Phase::forward       ? times.forward
-       : op.phase == Phase::weight_grad ? times.weight_grad
-                                        : times.input_grad) += time;
+      (op.phase == Phase::forward                                    ? times.forward
+       : half_of_backward(op, plan.layout) == BlockKind::weight_grad ? times.weight_grad
+                                                                     : times.input_grad) += time;
     }
   }
   problem.times.assign(static_cast<std::size_t>(problem.shape.all_chunks() * slices), {});
@@ -243,7 +259,8 @@ PipelineOrders chosen_pipeline(const Plan& plan, const CostModel& cost, const Pi
   layout.global_batch /= layout.group_size();  // a group passes its blocks as one micro-batch does
   if (choice.most_held > 0) {
     constexpr std::int64_t kVisits = 2'000'000;  // some tenths of a second
-    const PipelineProblem problem = pipeline_problem(plan, cost);
+    PipelineProblem problem = pipeline_problem(plan, cost);
+    if (choice.room_percent > 0) estimate_bytes(plan, choice.room_percent, problem);
     auto found = paired ? search_paired_pipeline(problem, choice.most_held)
                         : search_pipeline(problem, choice.most_held, kVisits);
     if (found) return std::move(*found);

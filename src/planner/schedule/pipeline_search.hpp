@@ -16,6 +16,8 @@ namespace weft {
 struct PipelineChoice {
   std::optional<PipelineSchedule> named = {};
   std::int64_t most_held = 0;  // above 0: the order is searched for, and a stage holds at most so many passes
+  // What a searched order may hold of the memory that a stage is estimated to have for it; 0: memory does not count.
+  std::int64_t room_percent = 0;
   friend bool operator==(const PipelineChoice&, const PipelineChoice&) = default;
 };
 
@@ -25,7 +27,7 @@ PipelineProblem pipeline_problem(const Plan& plan, const CostModel& cost);
 
 // Returns the order with the shortest step among those of the named schedules that hold no more, those that fill the
 // stages' waiting times in several ways, and what small changes make of the best. `visits`: passes that these changes
-// may look at. Nothing where no order holds so little.
+// may look at. Nothing where no order holds so little, or fits.
 std::optional<PipelineOrders> search_pipeline(const PipelineProblem& problem, std::int64_t most_held,
                                               std::int64_t visits);
 

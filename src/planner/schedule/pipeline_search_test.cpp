@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "graph/layout.hpp"
@@ -41,6 +42,26 @@ std::vector<std::vector<PipelinePass>> all_orders(std::int64_t micro_batches, st
   return result;
 }
 
+// The most bytes that a stage holds at one time: what a pass has of its forward until its input gradients have ended,
+// what it has of these from their begin on, and while they run the more of both.
+std::int64_t most_bytes(const PassBytes& bytes, const std::vector<PipelinePass>& order) {
+  std::int64_t most = 0;
+  for (std::size_t now = 0; now < order.size(); ++now) {
+    std::map<MicroBatch, std::int64_t> held;
+    for (std::size_t i = 0; i <= now; ++i) {
+      const bool runs = i == now;
+      std::int64_t& own = held[order[i].micro_batch];
+      if (order[i].kind == BlockKind::forward) own = bytes.forward;
+      if (order[i].kind == BlockKind::input_grad) own = runs ? std::max(own, bytes.input_grad) : bytes.input_grad;
+      if (order[i].kind == BlockKind::weight_grad && !runs) own = 0;
+    }
+    std::int64_t sum = 0;
+    for (const auto& [micro_batch, own] : held) sum += own;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 std::int64_t shortest_of_all(const PipelineProblem& problem, std::int64_t most_held) {
   const auto of_stage = all_orders(problem.shape.micro_batches, most_held);
   PipelineOrders orders(static_cast<std::size_t>(problem.shape.stages));
@@ -50,7 +71,9 @@ std::int64_t shortest_of_all(const PipelineProblem& problem, std::int64_t most_h
       shortest = std::min(shortest, step_time(problem, orders).value_or(INT64_MAX));
       return;
     }
+    const auto number = static_cast<std::int64_t>(stage);
     for (const auto& order : of_stage) {
+      if (!problem.bytes.empty() && most_bytes(problem.bytes_of(number, 0), order) > problem.room_of(number)) continue;
       orders[stage] = order;
       choose(stage + 1);
     }
@@ -73,6 +96,39 @@ TEST(PipelineSearch, FindsTheShortestOfAllOrdersOfSmallPipelines) {
     EXPECT_GE(step, shortest);
     EXPECT_LE(static_cast<double>(step), 1.01 * static_cast<double>(shortest)) << "case " << i;
   }
+}
+
+// Where recomputation keeps little from forward to backward, weight gradients that wait are what takes memory.
+TEST(PipelineSearch, FindsTheShortestOfAllOrdersThatFit) {
+  std::mt19937 random(11);
+  std::uniform_int_distribution<std::int64_t> time(1, 20), message(0, 6), of_stages(2, 3), bytes(1, 8), more(0, 12);
+  for (int i = 0; i < 100; ++i) {
+    const std::int64_t stages = of_stages(random), micro_batches = stages == 2 ? 3 : 2;
+    PipelineProblem problem = equal_stages(stages, micro_batches, {}, message(random));
+    for (PassTimes& times : problem.times) times = {time(random), time(random), time(random)};
+    for (std::int64_t stage = 0; stage < stages; ++stage) {
+      const PassBytes own = problem.bytes.emplace_back(PassBytes{bytes(random), bytes(random)});
+      problem.room.push_back(std::max(own.forward, own.input_grad) + more(random));
+    }
+    const auto found = search_pipeline(problem, micro_batches, 200'000);
+    ASSERT_TRUE(found.has_value()) << "case " << i;
+    for (std::int64_t stage = 0; stage < stages; ++stage) {
+      EXPECT_LE(most_bytes(problem.bytes_of(stage, 0), (*found)[static_cast<std::size_t>(stage)]),
+                problem.room_of(stage));
+    }
+    const std::int64_t shortest = shortest_of_all(problem, micro_batches);
+    const std::int64_t step = step_time(problem, *found).value();
+    EXPECT_GE(step, shortest);
+    EXPECT_LE(static_cast<double>(step), 1.01 * static_cast<double>(shortest)) << "case " << i;
+  }
+}
+
+TEST(PipelineSearch, HasNoOrderWhereNotOnePassFits) {
+  PipelineProblem problem = equal_stages(2, 3, {10, 10, 10});
+  problem.bytes = {{4, 6}, {4, 6}};
+  problem.room = {6, 5};
+  EXPECT_FALSE(search_pipeline(problem, 3, 0).has_value());
+  EXPECT_FALSE(search_paired_pipeline(problem, 3).has_value());
 }
 
 // Qi et al. 2024 (Zero Bubble), tables 5 and 6: the share of a step in which GPT 1.5B idles on eight stages, computed

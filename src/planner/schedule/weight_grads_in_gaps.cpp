@@ -217,14 +217,44 @@ bool may_fill(const Plan& plan, const ClassPlan& class_plan) {
   return is_split && plan.layout.zero < 3 && plan.layout.reduces_once_a_step() && !plan.layout.has_slices();
 }
 
+// A transfer that brings the input of weight gradients, and the last operation that uses it: positions in the block.
+struct Input {
+  std::size_t transfer, last_user;
+};
+
+std::vector<Input> inputs_of(const Plan& plan, const IssueBlock& block) {
+  std::vector<Input> inputs;
+  for (std::size_t at = 0; at < block.operations.size(); ++at) {
+    const Operation& op = plan.graph.op(block.operations[at]);
+    if (!op.communication || op.communication->group != GroupKind::tp) continue;
+    Input input{at, at};
+    for (std::size_t other = at + 1; other < block.operations.size(); ++other) {
+      const Operation& user = plan.graph.op(block.operations[other]);
+      const auto brings = [&](const Read& read) { return writes_value(op, read.value); };
+      if (!user.is_transfer() && std::ranges::any_of(user.reads, brings)) input.last_user = other;
+    }
+    inputs.push_back(input);
+  }
+  return inputs;
+}
+
 // What compute waits for on the spot cannot go into a gap; the head's gather is such a transfer, and weight gradients
-// keep their order.
+// keep their order. An input comes while the one before it is used, and so takes the memory of the one before that. The
+// first inputs of a pass, which may come before it, have memory of their own, which those of the pass before leave.
+// Where slow links bring an input further ahead, it has memory of its own too: it does not wait for what stands behind
+// it.
 void let_inputs_come_beside(Plan& plan, const ClassPlan& class_plan) {
+  constexpr std::size_t kBuffers = 2;
   for (const IssueBlock& block : class_plan.blocks) {
     if (block.kind != BlockKind::weight_grad) continue;
-    for (const OpId id : block.operations) {
-      const Operation& op = plan.graph.op(id);
-      if (op.communication && op.communication->group == GroupKind::tp) plan.issues[id].blocking = false;
+    const std::vector<Input> inputs = inputs_of(plan, block);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const OpId transfer = block.operations[inputs[i].transfer];
+      plan.issues[transfer].blocking = false;
+      const bool in_this_pass = i >= kBuffers;
+      const std::size_t before = in_this_pass ? i - kBuffers : inputs.size() - std::min(inputs.size(), kBuffers - i);
+      if (in_this_pass && inputs[before].last_user > inputs[i].transfer) continue;
+      plan.waits.push_back({transfer, block.operations[inputs[before].last_user], in_this_pass ? 0 : 1});
     }
   }
 }

@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 
+#include "plan/happens_before.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/passes.hpp"
@@ -162,6 +164,57 @@ TEST(WeightGradsInGaps, HeldBackComeLaterThanEarlyOnes) {
     return sum;
   };
   EXPECT_GT(lateness(late), lateness(early));
+}
+
+// Inputs of weight gradients wait for those before them to be used, and whatever the links, never for what comes later.
+TEST(WeightGradsInGaps, InputsOfSlowLinksCloseNoCycle) {
+  using enum PipelineSchedule;
+  for (const char* cluster : {"local:8,nic=200Mb/s", "local:8,nic=10Gb/s", "local:8,nic=400Gb/s"}) {
+    for (const PipelineSchedule schedule : {zb_h1, zb_h2}) {
+      for (const Transformer& model : {test::small_llama(), test::small_mla()}) {
+        const Layout layout{.tp = 2, .pp = 4, .etp = 2, .sequence_parallel = true, .schedule = schedule};
+        const PlanRequest r = test::request(model, parse_cluster(cluster), layout, 6);
+        const SharedGraph graph = test::build(r);
+        for (const GapRule rule : kRules) {
+          for (const std::int32_t rows : {1, 2}) {
+            Overlap overlap = overlap_of({"", layout}, rule);
+            overlap.partition.forward_rows = overlap.partition.backward_rows = rows;
+            SCOPED_TRACE(
+                fmt::format("{}, {}, rule {}, {} parts", cluster, name_of(schedule), static_cast<int>(rule), rows));
+            const WholePlan made = overlapped_plan(r, graph, "weft", overlap);
+            EXPECT_TRUE(find_run_order(made.unfolded()).cycle.empty());
+            EXPECT_EQ(test::find_damage(made.plan(), 1, 1).value_or("safe"), "safe");
+          }
+        }
+      }
+    }
+  }
+}
+
+// Of what weight gradients of a pass gather, two at a time have memory: those that come before the pass, and those
+// within it.
+TEST(WeightGradsInGaps, InputsHaveFourPlaces) {
+  const SplitCase c{"", {.tp = 2, .pp = 2, .etp = 2, .sequence_parallel = true, .schedule = PipelineSchedule::zb_h2}};
+  const WholePlan made = plan_of(c, GapRule::early);
+  const Plan& plan = made.plan();
+  for (const ClassId id : plan.classes.ids()) {
+    std::set<std::int64_t> places;
+    std::int64_t gathers = 0;
+    for (const IssueBlock& block : plan.classes[id].blocks) {
+      if (block.kind != BlockKind::weight_grad) continue;
+      for (const OpId op : block.operations) {
+        if (!plan.graph.op(op).is_transfer()) continue;
+        ++gathers;
+        for (const Write& write : plan.graph.op(op).writes) {
+          const Placement& place = plan.placements[write.value];
+          ASSERT_EQ(place.copies, 1);
+          places.insert(place.offset.value);
+        }
+      }
+    }
+    EXPECT_GT(gathers, 4);
+    EXPECT_LE(places.size(), 4);
+  }
 }
 
 // Whole backwards have their weight gradients already; slices and gradients that are reduced layer by layer stay as

@@ -76,23 +76,26 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   for (const auto& options : values_) sizes_.push_back(options.size());
 }
 
-// The named schedules for so many chunks a stage, and searched ones that hold half to three times the passes of 1F1B.
+// The named schedules for so many chunks a stage, and searched ones: those that hold whatever has room, and those that
+// hold half to twice the passes of 1F1B.
 void DecisionSpace::add_pipelines(const Layout& layout) {
   using enum PipelineSchedule;
   pipelines_.push_back({});
   if (!row_of(layout.schedule).searched || layout.pp == 1) return;
   const bool in_waves = layout.vpp > 1;
-  for (const PipelineSchedule named : in_waves ? std::vector{v_half, v_min, dualpipev} : std::vector{zb_h1, zb_h2}) {
-    pipelines_.push_back({.named = named});
-  }
   const std::int64_t of_one_f_one_b = layout.pp * layout.vpp + layout.slices() - 1;
-  for (const std::int64_t halves :
-       in_waves ? std::vector<std::int64_t>{1, 2, 3, 4} : std::vector<std::int64_t>{2, 3, 4, 6}) {
+  const auto add = [&](std::int64_t halves, std::int64_t room_percent) {
     const std::int64_t held =
         std::min(of_one_f_one_b * halves / 2, layout.micro_batches() * layout.vpp * layout.slices());
-    const PipelineChoice choice{.most_held = std::max<std::int64_t>(held, layout.vpp)};
-    if (choice != pipelines_.back()) pipelines_.push_back(choice);
+    const PipelineChoice choice{.most_held = std::max<std::int64_t>(held, layout.vpp), .room_percent = room_percent};
+    if (std::find(pipelines_.begin(), pipelines_.end(), choice) == pipelines_.end()) pipelines_.push_back(choice);
+  };
+  // Room is an estimate, so there are also some that take less of it.
+  for (const std::int64_t room_percent : {100, 90, 80}) add(in_waves ? 4 : 6, room_percent);
+  for (const PipelineSchedule named : in_waves ? std::vector{dualpipev, v_half, v_min} : std::vector{zb_h1, zb_h2}) {
+    pipelines_.push_back({.named = named});
   }
+  for (const std::int64_t halves : in_waves ? std::vector{2, 1, 3} : std::vector{2, 3, 4}) add(halves, 0);
 }
 
 void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& graph) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "planner/test_plans.hpp"
@@ -106,6 +107,21 @@ TEST(DecisionSpace, HasPairsWhereTheyCanBe) {
   other.zero = 2;
   EXPECT_EQ(pairs(other, 4), 1U);
   EXPECT_EQ(pairs({.pp = 2}, 4), 1U);
+}
+
+TEST(DecisionSpace, HasEveryPipelineOnce) {
+  for (const std::int64_t chunks : {1, 2}) {
+    for (const std::int64_t micro_batches : {1, 4, 32}) {
+      const Problem problem(test::small_gpt(8), "local:4",
+                            {.pp = 4, .vpp = chunks, .schedule = PipelineSchedule::searched}, micro_batches);
+      std::vector<PipelineChoice> seen;
+      for (std::size_t option = 0; option < problem.space.options(Space::kPipeline); ++option) {
+        seen.push_back(problem.space.overlap(changed(problem.space, Space::kPipeline, option)).order.pipeline);
+      }
+      EXPECT_GT(seen.size(), 5U);
+      for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(std::count(seen.begin(), seen.end(), seen[i]), 1) << i;
+    }
+  }
 }
 
 // Weight gradients hide traffic of layers where a pipeline's backward is split, or may be.

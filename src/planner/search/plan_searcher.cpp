@@ -33,6 +33,8 @@ constexpr double kLateShare = 0.3;
 constexpr double kRefineShare = 0.1;
 // Beside the budget, what layer traffic in levels may take where its groups have them.
 constexpr double kLevelShare = 0.1;
+// So many times, plans that turn out slower than extrapolated are replaced by the next best.
+constexpr int kMostSurprises = 8;
 constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
@@ -316,7 +318,8 @@ Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   return overlaps[index_of_best(outcomes)];
 }
 
-// Those of `others` that are not among `known`, once each, and whose least step is below that of `found`.
+// Those of `others` that are not among `known`, once each, and whose least step is below that of `found`; beside a
+// searched pipeline, whose step may turn out longer, all that other searches have found.
 std::vector<Overlap> PlanSearcher::worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
                                                 const Outcome& found) const {
   std::vector<Overlap> rest;
@@ -331,7 +334,7 @@ std::vector<Overlap> PlanSearcher::worth_a_look(const std::vector<Overlap>& othe
   const double limit = extrapolates() ? found.step_s * (1 + kMargin) : found.step_s;
   std::vector<Overlap> result;
   for (std::size_t i = 0; i < rest.size(); ++i) {
-    if (least[i] < limit) result.push_back(std::move(rest[i]));
+    if (least[i] < limit || rest[i].order.pipeline.named) result.push_back(std::move(rest[i]));
   }
   return result;
 }
@@ -373,12 +376,35 @@ void PlanSearcher::simulate_close_ones(const std::vector<Overlap>& overlaps, std
                       outcomes[i].step_s <= outcomes[best].step_s * (1 + kMargin);
     if (i == best || (i >= own && near)) close.push_back(i);
   }
-  if (close.size() == 1) return;
-  std::vector<Overlap> again;
-  for (const std::size_t i : close) again.push_back(overlaps[i]);
-  const std::vector<Outcome> in_full = evaluate_all(request_, graph_, again);
-  for (Outcome& outcome : outcomes) outcome = {};
-  for (std::size_t i = 0; i < close.size(); ++i) outcomes[close[i]] = in_full[i];
+  const bool may_mislead = row_of(request_.layout.schedule).searched;
+  if (close.size() == 1 && !may_mislead) return;
+  std::vector<Outcome> in_full(outcomes.size());
+  const auto simulate = [&](const std::vector<std::size_t>& chosen) {
+    std::vector<Overlap> again;
+    for (const std::size_t i : chosen) again.push_back(overlaps[i]);
+    const std::vector<Outcome> found = evaluate_all(request_, graph_, again);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      in_full[chosen[i]] = found[i];
+      outcomes[chosen[i]] = {};
+    }
+  };
+  simulate(close);
+  // An order that is searched for anew with more micro-batches is another one, and so may be its step: whatever still
+  // promises more than the best that was simulated is simulated as well, and beside it the best of the named policies.
+  for (int round = 0; may_mislead && round < kMostSurprises; ++round) {
+    const Outcome& simulated = in_full[index_of_best(in_full)];
+    const std::size_t next = index_of_best(outcomes);
+    const auto named = static_cast<std::size_t>(
+        std::min_element(outcomes.begin() + static_cast<std::ptrdiff_t>(own), outcomes.end(), is_better_result) -
+        outcomes.begin());
+    if (!is_better_result(outcomes[next], simulated)) break;
+    std::vector<std::size_t> chosen{next};
+    if (named != next && named < outcomes.size() && is_better_result(outcomes[named], simulated)) {
+      chosen.push_back(named);
+    }
+    simulate(chosen);
+  }
+  outcomes = std::move(in_full);
 }
 
 }  // namespace weft
