@@ -125,8 +125,7 @@ constexpr Pass kPasses[] = {
     {.name = "weight gradients in gaps",
      .needs = kBlocks | kBlocking | kPrograms,
      .precedes = kPositions,
-     // What may wait fills bubbles by itself, weight gradients too where a user allows it.
-     .applies = [](const Overlap& o) { return o.order.gaps != GapRule::none && !o.order.fill_bubbles; },
+     .applies = [](const Overlap& o) { return o.order.gaps != GapRule::none; },
      .run = [](PlanDraft& d) { fill_gaps_with_weight_grads(d.plan, *d.cost, d.overlap.order.gaps); }},
     {.name = "encodings during backward",
      .needs = kBlocks | kBlocking | kPrograms,

@@ -112,13 +112,28 @@ class Placer {
     return copies;
   }
 
-  // Where writers wait for transfers beside compute, these copies are enough: what compute itself needs, and at least
-  // two, so that a transfer and the next write overlap.
+  // Where writers wait for readers beside compute, these copies are enough: what compute itself needs, and at least
+  // two, so that a transfer and the next write overlap. Nobody can wait for what is issued later.
   std::int32_t copies_if_waited_for(ClassId c, const Lifetime& life) {
     if (!std::all_of(life.writers.begin(), life.writers.end(), [&](OpId op) { return in_chain(op); })) return INT32_MAX;
     Lifetime compute_only = life;
     std::erase_if(compute_only.readers, [&](OpId reader) { return !in_chain(reader); });
-    return std::max(2, copies_of(c, compute_only));
+    std::int32_t copies = std::max(2, copies_of(c, compute_only));
+    const auto micro_batches = static_cast<std::int32_t>(plan_.graph.micro_batches);
+    for (std::int32_t i = 0; i + copies < micro_batches; ++i) {
+      while (i + copies < micro_batches && !issued_before(life, {i}, {i + copies})) ++copies;
+    }
+    return copies;
+  }
+
+  // Returns whether readers of micro-batch `used` are issued before writers of micro-batch `next` of the same
+  // iteration. Instances of a class are numbered in issue order.
+  bool issued_before(const Lifetime& life, MicroBatch used, MicroBatch next) const {
+    return std::all_of(life.writers.begin(), life.writers.end(), [&](OpId writer) {
+      return std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) {
+        return unfolded_.instance_of(reader, used) < unfolded_.instance_of(writer, next);
+      });
+    });
   }
 
   bool in_chain(OpId op) const { return unfolded_.instances()[unfolded_.instance_of(op, {0})].chain_position >= 0; }
