@@ -19,14 +19,15 @@ bool in_chain(const Plan& plan, OpId op) {
   return issue.queue == kComputeQueue || issue.blocking;
 }
 
-// Allocates by first fit. What is in use is kept by address.
+// Allocates by first fit. What is in use is kept by address; what has no gap before it is not looked at again.
 class Allocator {
  public:
   explicit Allocator(std::int64_t first) : first_(first), highest_(first) {}
 
   std::int64_t take(std::int64_t size) {
-    std::int64_t at = first_;
-    auto where = used_.begin();
+    while (dense_ < used_.size() && used_[dense_].begin == end_of_dense()) ++dense_;
+    std::int64_t at = end_of_dense();
+    auto where = used_.begin() + static_cast<std::ptrdiff_t>(dense_);
     for (; where != used_.end() && where->begin < at + size; ++where) at = where->end;
     used_.insert(where, {at, checked_sum({at, size}, kWhat)});
     highest_ = std::max(highest_, at + size);
@@ -35,6 +36,7 @@ class Allocator {
   void free(std::int64_t begin, std::int64_t size) {
     const auto found = std::lower_bound(used_.begin(), used_.end(), Used{begin, begin + size});
     WEFT_CHECK(found != used_.end() && *found == (Used{begin, begin + size}));
+    dense_ = std::min(dense_, static_cast<std::size_t>(found - used_.begin()));
     used_.erase(found);
   }
   std::int64_t highest() const { return highest_; }
@@ -44,8 +46,11 @@ class Allocator {
     std::int64_t begin, end;
     friend auto operator<=>(const Used&, const Used&) = default;
   };
+  std::int64_t end_of_dense() const { return dense_ == 0 ? first_ : used_[dense_ - 1].end; }
+
   std::int64_t first_, highest_;
   std::vector<Used> used_;
+  std::size_t dense_ = 0;  // so many of the first have no gap before them
 };
 
 // An operation stands in a block of the class, at a position.

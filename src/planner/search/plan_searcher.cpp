@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <limits>
+#include <optional>
 
 #include "base/parallel.hpp"
 #include "plan/happens_before.hpp"
@@ -21,6 +22,8 @@ constexpr std::int64_t kRounds = 2;
 constexpr std::int64_t kExtrapolateFrom = 2;
 // By how much extrapolated steps may be off, relative.
 constexpr double kMargin = 0.02;
+// By how much a plan may be slower than another at first and yet end faster, relative.
+constexpr double kPromise = 0.05;
 // Of the budget, at least so much is for the search; the other policies, which are simulated in full, take the rest.
 constexpr double kLeastSearchShare = 0.6;
 // Of it, what the first descent has without pairs, and with them; the rest is for perturbations.
@@ -83,6 +86,10 @@ bool PlanSearcher::is_better_result(const Outcome& a, const Outcome& b) {
   if (a.can_run != b.can_run) return a.can_run;
   if (a.fits != b.fits) return a.fits;
   return a.step_s < b.step_s;
+}
+
+bool PlanSearcher::comes_close(const Outcome& outcome, const Outcome& best) {
+  return outcome.can_run && outcome.fits >= best.fits && outcome.step_s <= best.step_s * (1 + kPromise);
 }
 
 PlanSearcher::PlanSearcher(const PlanRequest& request, const StepGraph& graph)
@@ -209,13 +216,7 @@ Decisions PlanSearcher::with_best(std::size_t dimension, const Decisions& start)
   look_at(candidates);
   std::erase_if(candidates, [&](const Decisions& candidate) { return !known_.contains(candidate); });
   if (candidates.empty()) return start;
-  std::vector<Overlap> overlaps;
-  std::vector<Outcome> small;
-  for (const Decisions& candidate : candidates) {
-    overlaps.push_back(space_.overlap(candidate));
-    small.push_back(known_.at(candidate));
-  }
-  return candidates[index_of_best(of_whole_step(overlaps, small))];
+  return candidates[index_of_best(of_whole_step(candidates))];
 }
 
 // Few micro-batches tell little of pairs, which pay between filling and draining: with and without them are searched
@@ -263,7 +264,7 @@ std::vector<Decisions> PlanSearcher::finalists() const {
   return result;
 }
 
-Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
+PlanSearcher::Found PlanSearcher::best_of(const std::vector<Overlap>& others) {
   // The finalists; pairs, which hardly fold, count twice.
   const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
   const double in_full = static_cast<double>(plans * graph_->operations.size()) *
@@ -292,22 +293,24 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
 // What was searched in small is compared as the whole step has it, the named policies with it; each decision once. Most
 // policies wait for so much on the spot that their least step is longer than the best: these are not even planned. Of
 // the rest, only those that come close to a named policy are simulated in full.
-Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
+PlanSearcher::Found PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
+  const std::vector<Decisions> own = finalists();
+  std::vector<Outcome> outcomes = of_whole_step(own);
   std::vector<Overlap> overlaps;
-  std::vector<Outcome> small;
-  for (const Decisions& decisions : finalists()) {
-    overlaps.push_back(space_.overlap(decisions));
-    small.push_back(known_.at(decisions));
-  }
-  const std::size_t own = overlaps.size();
-  std::vector<Outcome> outcomes = of_whole_step(overlaps, small);
+  for (const Decisions& decisions : own) overlaps.push_back(space_.overlap(decisions));
   const auto best_found = std::min_element(outcomes.begin(), outcomes.end(), is_better_result);
   const Outcome found = best_found == outcomes.end() ? Outcome{} : *best_found;
   std::vector<Overlap> rest = worth_a_look(others, overlaps, found);
-  const std::vector<Outcome> of_rest = of_whole_step(rest, evaluate_all(small_.request, small_.graph, rest));
+  std::vector<Outcome> of_rest;
+  if (extrapolates()) {
+    of_rest = extrapolate(rest, evaluate_all(small_.request, small_.graph, rest));
+  } else {
+    rest = promising(std::move(rest));
+    of_rest = evaluate_all(request_, graph_, rest);
+  }
   overlaps.insert(overlaps.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
   outcomes.insert(outcomes.end(), of_rest.begin(), of_rest.end());
-  if (extrapolates()) simulate_close_ones(overlaps, own, outcomes);
+  if (extrapolates()) simulate_close_ones(overlaps, own.size(), outcomes);
   if (allows_layer_order(request_.layout)) add_layer_order(overlaps, outcomes);
   if (late_budget_ > 0) add_late(overlaps, outcomes);
   add_refined(overlaps, outcomes);
@@ -315,11 +318,34 @@ Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   if (request_.profile.movers == MoverWish::chosen) add_movers(overlaps, outcomes);
   spent_ = budget_;
   report();
-  return overlaps[index_of_best(outcomes)];
+  const std::size_t best = index_of_best(outcomes);
+  return {std::move(overlaps[best]), outcomes[best]};
 }
 
-// Those of `others` that are not among `known`, once each, and whose least step is below that of `found`; beside a
-// searched pipeline, whose step may turn out longer, all that other searches have found.
+std::vector<PipelineSchedule> PlanSearcher::promising_named() const {
+  // What layouts have that leave the schedule to the search (graph/pipeline_schedule).
+  const PipelineSchedule by_default = request_.layout.vpp > 1 ? PipelineSchedule::zbv : PipelineSchedule::one_f_one_b;
+  std::map<PipelineSchedule, std::optional<Outcome>> best_of;
+  for (const Decisions& option : with_every_option(space_.start(), DecisionSpace::kPipeline)) {
+    const PipelineChoice choice = space_.overlap(option).order.pipeline;
+    if (choice.most_held == 0) best_of[choice.named.value_or(by_default)] = {};
+  }
+  for (const auto& [decisions, outcome] : whole_) {
+    const PipelineChoice choice = space_.overlap(decisions).order.pipeline;
+    if (choice.most_held > 0) continue;
+    std::optional<Outcome>& best = best_of[choice.named.value_or(by_default)];
+    if (!best || is_better_result(outcome, *best)) best = outcome;
+  }
+  Outcome best;
+  for (const auto& [named, outcome] : best_of) best = std::min(best, outcome.value_or(Outcome{}), is_better_result);
+  std::vector<PipelineSchedule> result;
+  for (const auto& [named, outcome] : best_of) {
+    if (!outcome || comes_close(*outcome, best)) result.push_back(named);
+  }
+  return result;
+}
+
+// Those of `others` that are not among `known`, once each, and whose least step is below that of `found`.
 std::vector<Overlap> PlanSearcher::worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
                                                 const Outcome& found) const {
   std::vector<Overlap> rest;
@@ -334,7 +360,20 @@ std::vector<Overlap> PlanSearcher::worth_a_look(const std::vector<Overlap>& othe
   const double limit = extrapolates() ? found.step_s * (1 + kMargin) : found.step_s;
   std::vector<Overlap> result;
   for (std::size_t i = 0; i < rest.size(); ++i) {
-    if (least[i] < limit || rest[i].order.pipeline.named) result.push_back(std::move(rest[i]));
+    if (least[i] < limit) result.push_back(std::move(rest[i]));
+  }
+  return result;
+}
+
+// Those of `rest` that come close to the best known with few micro-batches.
+std::vector<Overlap> PlanSearcher::promising(std::vector<Overlap> rest) {
+  if (known_.empty() || graph_->micro_batches == small_.graph->micro_batches) return rest;
+  Outcome best;
+  for (const auto& [decisions, outcome] : known_) best = std::min(best, outcome, is_better_result);
+  const std::vector<Outcome> small = evaluate_all(small_.request, small_.graph, rest);
+  std::vector<Overlap> result;
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    if (comes_close(small[i], best)) result.push_back(std::move(rest[i]));
   }
   return result;
 }
@@ -349,12 +388,29 @@ bool PlanSearcher::extrapolates() const {
          graph_->micro_batches >= kExtrapolateFrom * more_.graph->micro_batches;
 }
 
+std::vector<PlanSearcher::Outcome> PlanSearcher::of_whole_step(const std::vector<Decisions>& decisions) {
+  std::vector<Decisions> unknown;
+  std::vector<Overlap> overlaps;
+  std::vector<Outcome> small;
+  for (const Decisions& candidate : decisions) {
+    if (whole_.contains(candidate)) continue;
+    unknown.push_back(candidate);
+    overlaps.push_back(space_.overlap(candidate));
+    small.push_back(known_.at(candidate));
+  }
+  const std::vector<Outcome> found = graph_->micro_batches == small_.graph->micro_batches ? small
+                                     : extrapolates()                                     ? extrapolate(overlaps, small)
+                                                      : evaluate_all(request_, graph_, overlaps);
+  for (std::size_t i = 0; i < unknown.size(); ++i) whole_[unknown[i]] = found[i];
+  std::vector<Outcome> outcomes;
+  for (const Decisions& candidate : decisions) outcomes.push_back(whole_.at(candidate));
+  return outcomes;
+}
+
 // Between filling and draining a pipeline does the same for every micro-batch: two steps of few of them say what each
 // adds. What a rank holds does not depend on how many follow.
-std::vector<PlanSearcher::Outcome> PlanSearcher::of_whole_step(const std::vector<Overlap>& overlaps,
-                                                               const std::vector<Outcome>& small) {
-  if (graph_->micro_batches == small_.graph->micro_batches) return small;
-  if (!extrapolates()) return evaluate_all(request_, graph_, overlaps);
+std::vector<PlanSearcher::Outcome> PlanSearcher::extrapolate(const std::vector<Overlap>& overlaps,
+                                                             const std::vector<Outcome>& small) {
   std::vector<Outcome> outcomes = evaluate_all(more_.request, more_.graph, overlaps);
   const auto few = static_cast<double>(small_.graph->micro_batches),
              more = static_cast<double>(more_.graph->micro_batches);

@@ -16,11 +16,6 @@ class PlanSearcher {
   // `request` must outlive it.
   PlanSearcher(const PlanRequest& request, const StepGraph& graph);
 
-  // Returns the fastest plan that fits in memory, among those found and `others` (at least one), or the fastest of all
-  // where none fits. Without a budget nothing is searched, and the result is the best of `others`.
-  Overlap best_of(const std::vector<Overlap>& others);
-
- private:
   struct Outcome {
     bool can_run = false;
     bool fits = false;
@@ -31,6 +26,22 @@ class PlanSearcher {
   };
   // Whether the result should be `a` rather than `b`: where nothing fits, the fastest wins.
   static bool is_better_result(const Outcome& a, const Outcome& b);
+
+  struct Found {
+    Overlap overlap;
+    Outcome outcome;
+  };
+  // Returns the fastest plan that fits in memory, among those found and `others` (at least one), or the fastest of all
+  // where none fits. Without a budget nothing is searched, and the result is the best of `others`.
+  Found best_of(const std::vector<Overlap>& others);
+  // Behind best_of, where the layout leaves the schedule to the search: the named ones that came close to the fastest
+  // of them, or that the budget left nothing for.
+  std::vector<PipelineSchedule> promising_named() const;
+  // Simulates a whole step.
+  Outcome in_full(const Overlap& overlap) { return evaluate(request_, graph_, overlap); }
+
+ private:
+  static bool comes_close(const Outcome& outcome, const Outcome& best);
   static std::size_t index_of_best(const std::vector<Outcome>& outcomes);  // of at least one
   struct Problem {
     PlanRequest request;
@@ -54,7 +65,7 @@ class PlanSearcher {
   Decisions descend_by_pairs();
   std::vector<Decisions> with_every_option(const Decisions& of, std::size_t dimension) const;
   Decisions with_best(std::size_t dimension, const Decisions& start);
-  Overlap best_in_full(const std::vector<Overlap>& others);
+  Found best_in_full(const std::vector<Overlap>& others);
   // Looks for orders by layers and appends the best. They pay over a whole step only, so all of them are simulated in
   // full.
   void add_layer_order(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
@@ -69,10 +80,13 @@ class PlanSearcher {
   void add_movers(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   std::vector<Overlap> worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
                                     const Outcome& found) const;
+  std::vector<Overlap> promising(std::vector<Overlap> rest);
   // Whether few micro-batches show the time and the memory of a step with all of them.
   bool extrapolates() const;
-  // With every micro-batch; `small`: as the small problem has them.
-  std::vector<Outcome> of_whole_step(const std::vector<Overlap>& overlaps, const std::vector<Outcome>& small);
+  // With every micro-batch, simulated or extrapolated; of decisions that are known.
+  std::vector<Outcome> of_whole_step(const std::vector<Decisions>& decisions);
+  // `small`: as the small problem has them.
+  std::vector<Outcome> extrapolate(const std::vector<Overlap>& overlaps, const std::vector<Outcome>& small);
   // `own`: so many of the first are the search's.
   void simulate_close_ones(const std::vector<Overlap>& overlaps, std::size_t own, std::vector<Outcome>& outcomes);
   bool has_work_left() const { return spent_ < limit_; }
@@ -83,6 +97,7 @@ class PlanSearcher {
   Problem small_, more_;
   DecisionSpace space_;
   std::map<Decisions, Outcome> known_;  // of the small problem
+  std::map<Decisions, Outcome> whole_;  // of the whole step
   double budget_ = 0, spent_ = 0;       // operations to simulate
   double layer_order_budget_ = 0;       // of them, for orders by layers
   double late_budget_ = 0;              // beside them, for orders with late operations

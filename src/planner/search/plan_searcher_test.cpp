@@ -53,7 +53,7 @@ struct Problem {
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
-  Overlap search() { return PlanSearcher(request, graph).best_of({decide_overlap(request, graph, "serial")}); }
+  Overlap search() { return PlanSearcher(request, graph).best_of({decide_overlap(request, graph, "serial")}).overlap; }
   Plan plan_of(const Overlap& overlap) const { return overlapped_plan(request, graph, "weft", overlap).plan(); }
   void give_memory(Bytes memory) {
     StepGraph changed = *graph;
