@@ -117,10 +117,16 @@ def main():
                                  median <= GOAL_SHARE))
     both = [r for r in results if r["half"] and r["v-half"]]
     below = sum(r["half"]["bubble"] <= r["v-half"]["bubble"] + 1e-9 for r in both)
+    compared = [r for r in results if r["equal"]]
+    faster = [100 * (r["1f1b"]["step_s"] / r["equal"]["step_s"] - 1) for r in compared]
+    figures = {"cases": len(results), "share_median": statistics.median(shares or [math.nan]),
+               "bubble_1f1b_median_pct": 100 * statistics.median([r["1f1b"]["bubble"] for r in results]),
+               "bubble_median_pct": 100 * statistics.median([r["equal"]["bubble"] for r in compared] or [math.nan]),
+               "faster_max_pct": max(faster, default=math.nan), "at_most_v_half": below, "v_half_cases": len(both)}
     if both:
         goals.append(kit.verdict("cases with auto's bubble at most v-half's in its memory", below, len(both),
                                  below == len(both)))
-    return kit.finish("pipeline_memory", machine, shell, {"cases": results, "goals": goals}, options)
+    return kit.finish("pipeline_memory", machine, shell, {"cases": results, "figures": figures, "goals": goals}, options)
 
 
 if __name__ == "__main__":
