@@ -125,7 +125,9 @@ void declare_step_flags(Flags& flags) {
       kLayout);
   flags.value("warm-up-depth", "N",
               "with 1f1b: forwards of the first stage before its first backward (default: as many as stages)", kLayout);
-  flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
+  flags.value("stage-layers", "N,N,...|auto",
+              "layers of every model chunk (default: as even as possible; auto: weft plan predicts which are fastest)",
+              kLayout);
   flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
   flags.value("device-map", "auto|N,N,...|FILE",
               "the device of each rank, counted node by node (default: in rank order); auto: weft plan searches",

@@ -224,8 +224,9 @@ std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layo
 }
 
 Inputs read_inputs(const Flags& flags, bool searches_devices) {
-  if (flags.text("reduce-every") == "auto" && !searches_devices) {
-    fail("--reduce-every auto: weft plan decides it; give what it names");
+  for (const char* const decided : {"reduce-every", "stage-layers"}) {
+    if (flags.text(decided) != "auto" || searches_devices) continue;
+    fail("--{} auto: weft plan decides it, for one layout; give what it names", decided);
   }
   if (chooses_device_map(flags) && !searches_devices) {
     fail(

@@ -26,9 +26,9 @@ std::int64_t read_kfac_interval(const Flags& flags) {
 
 std::vector<std::int64_t> read_stage_layers(const Flags& flags) {
   std::vector<std::int64_t> layers;
-  if (const auto text = flags.text("stage-layers")) {
-    for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--stage-layers"));
-  }
+  const auto text = flags.text("stage-layers");
+  if (!text || *text == "auto") return layers;
+  for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--stage-layers"));
   return layers;
 }
 

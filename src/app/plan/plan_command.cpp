@@ -36,6 +36,7 @@
 #include "study/plan/fitting_layouts.hpp"
 #include "study/plan/plan_study.hpp"
 #include "study/plan/reduce_every_choice.hpp"
+#include "study/plan/stage_layers_choice.hpp"
 
 namespace weft {
 namespace {
@@ -121,6 +122,16 @@ std::optional<ReduceEveryChoice> decide_reduce_every(const Flags& flags, const s
   const bool takes_named = flags.given("policy") && !searches(policies.front());
   ReduceEveryChoice choice = choose_reduce_every(inputs, profile, takes_named ? policies.front() : "priority");
   inputs.layout.reduce_every = choice.options[choice.chosen].reduce_every;
+  return choice;
+}
+
+// Predictions decide how many layers stages have; likewise.
+std::optional<StageLayersChoice> decide_stage_layers(const Flags& flags, const std::vector<std::string>& policies,
+                                                     const Profile& profile, Inputs& inputs) {
+  if (flags.text("stage-layers") != "auto") return std::nullopt;
+  const bool takes_named = flags.given("policy") && !searches(policies.front());
+  StageLayersChoice choice = choose_stage_layers(inputs, profile, takes_named ? policies.front() : "priority");
+  inputs.layout.stage_layers = choice.options[choice.chosen].layers;
   return choice;
 }
 
@@ -242,6 +253,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const Profile profile = read_profile(flags);
   Inputs inputs = read_searched_inputs(flags, err, true);
   const std::optional<DeviceMapChoice> devices = decide_device_map(flags, policies, profile, inputs);
+  const std::optional<StageLayersChoice> stages = decide_stage_layers(flags, policies, profile, inputs);
   const std::optional<CompressionChoice> compression = decide_compression(flags, policies, profile, inputs);
   const std::optional<ReduceEveryChoice> reduced = decide_reduce_every(flags, policies, profile, inputs);
   PlanStudy study = study_plan(inputs, policies, profile, progress_bars(terminal_of(err)));
@@ -267,6 +279,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (compression) json["compression"] = compression_choice_line(*compression);
   if (compression && explains(flags)) json["compression_options"] = compression_options_json(*compression);
   if (reduced) json["reduce_every"] = reduce_every_line(*reduced);
+  if (stages) json["stage_layers"] = stage_layers_line(*stages);
   if (devices) json["device_map"] = device_map_line(*devices);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) {
@@ -277,6 +290,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     out << json_text(json, 2) << "\n";
   } else {
     if (devices) out << fmt::format("--device-map auto: {}\n\n", device_map_line(*devices));
+    if (stages) out << fmt::format("--stage-layers auto: {}\n\n", stage_layers_line(*stages));
     if (reduced) out << fmt::format("--reduce-every auto: {}\n\n", reduce_every_line(*reduced));
     if (compression) print_compression(*compression, wish->flag, explains(flags), out);
     print_explained(flags, study, explained, launch_gain_line(gain), out);

@@ -1,5 +1,6 @@
 // What `weft plan` prints and writes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -114,6 +115,21 @@ TEST(PlanText, TellsTheSpeedUpOverTheFirstPolicyNamed) {
   const auto step = [&](const char* policy) { return json.at("policies").at(policy).at("step_s").get<double>(); };
   const CliResult two = weft_cli(plan + "megatron-param,serial");
   EXPECT_PRED2(contains, two.out, fmt::format("{:.3f} x", step("megatron-param") / step("serial")));
+}
+
+TEST(PlanJson, StageLayersThatArePredictedAreThoseOfThePlan) {
+  const std::string flags =
+      "--model llama3-8b --cluster dgx-h100:1 --pp 8 --global-batch 16 --seq 1024 --policy priority";
+  const nlohmann::json chosen = plan_json(flags + " --stage-layers auto");
+  const auto layers = chosen.at("layout").at("stage_layers").get<std::vector<std::int64_t>>();
+  const auto step = [](const nlohmann::json& json) {
+    return json.at("policies").at("priority").at("step_s").get<double>();
+  };
+  EXPECT_EQ(step(chosen), step(plan_json(flags + fmt::format(" --stage-layers {}", fmt::join(layers, ",")))));
+  EXPECT_LT(step(chosen), 0.95 * step(plan_json(flags)));
+  const CliResult swept = weft_cli("plan " + flags + " --sweep stage-layers=auto");
+  EXPECT_EQ(swept.code, kBadInput);
+  EXPECT_PRED2(contains, swept.err, "--stage-layers auto: weft plan decides it");
 }
 
 TEST(PlanJson, OneDeviceHasNothingToHide) {

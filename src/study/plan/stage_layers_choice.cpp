@@ -1,0 +1,74 @@
+#include "study/plan/stage_layers_choice.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "planner/partition/stage_balance.hpp"
+#include "study/plan/plan_study.hpp"
+
+namespace weft {
+namespace {
+
+constexpr int kMostFewerInFirst = 2;
+
+StageLayersOption predicted(Inputs inputs, const Profile& profile, const std::string& policy,
+                            const std::vector<std::int64_t>& layers) {
+  inputs.layout.stage_layers = layers;
+  const PlanStudy study = study_plan(inputs, {policy}, profile);
+  const PolicyStudy& only = study.policies.front();
+  return {layers, only.step_s, only.memory_peak, only.fits};
+}
+
+StageProblem problem_of(const Inputs& inputs, const Profile& profile) {
+  const Cluster cluster(inputs.cluster);
+  const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  return stage_problem(graph, CostModel(graph, cluster, profile), inputs.layout);
+}
+
+std::string option_in_words(const StageLayersOption& option) {
+  return fmt::format("{} a step and {}{}", format_time(nanos_from_seconds(option.step_s)), format_bytes(option.memory),
+                     option.fits ? "" : ", which does not fit");
+}
+
+}  // namespace
+
+StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profile, const std::string& policy) {
+  const Layout& layout = inputs.layout;
+  if (layout.pp == 1) fail("--stage-layers auto: is for pipelines; give --pp");
+  if (layout.directions() > 1) {
+    fail("--stage-layers auto: is not for --schedule {}, whose stages hold two parts of the model",
+         row_of(layout.schedule).name);
+  }
+  std::vector<std::vector<std::int64_t>> tried{layers_per_chunk(layout, inputs.model)};
+  StageProblem problem = problem_of(inputs, profile);
+  for (int fewer = 0; fewer <= kMostFewerInFirst; ++fewer) {
+    std::vector<std::int64_t> layers = balanced_layers(problem);
+    if (std::find(tried.begin(), tried.end(), layers) == tried.end()) tried.push_back(std::move(layers));
+    problem.fixed.front() += problem.layer.front();
+  }
+  StageLayersChoice choice{policy, {}, 0};
+  for (const std::vector<std::int64_t>& layers : tried) {
+    choice.options.push_back(predicted(inputs, profile, policy, layers));
+  }
+  const auto rank = [](const StageLayersOption& o) {
+    return std::tuple(!o.fits, o.fits ? o.step_s : static_cast<double>(o.memory.value), o.memory);
+  };
+  const auto best = std::min_element(choice.options.begin(), choice.options.end(),
+                                     [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  choice.chosen = static_cast<std::size_t>(best - choice.options.begin());
+  return choice;
+}
+
+std::string stage_layers_line(const StageLayersChoice& choice) {
+  const StageLayersOption &even = choice.options.front(), &best = choice.options[choice.chosen];
+  std::string text = fmt::format("{}: {}", fmt::join(best.layers, ","), option_in_words(best));
+  text += choice.chosen == 0 ? std::string(", as even as possible") : "; as even as possible " + option_in_words(even);
+  return text + fmt::format(" (predicted with {})", choice.policy);
+}
+
+}  // namespace weft

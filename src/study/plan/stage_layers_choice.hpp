@@ -1,0 +1,33 @@
+// Decides by prediction how many layers every model chunk of a pipeline has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cost/profile.hpp"
+#include "study/inputs.hpp"
+
+namespace weft {
+
+struct StageLayersOption {
+  std::vector<std::int64_t> layers;  // of each chunk
+  double step_s = 0;                 // predicted
+  Bytes memory;                      // of the fullest stage
+  bool fits = true;
+};
+
+struct StageLayersChoice {
+  std::string policy;                      // that steps were predicted with
+  std::vector<StageLayersOption> options;  // as even as possible, then balanced by time
+  std::size_t chosen = 0;
+};
+
+// The options are what the layout has without a choice, the layers with which the slowest stage takes least, and the
+// same with one and two fewer in the first stage, which holds most micro-batches. Of those that fit in memory the
+// fastest is chosen; where none fits, the one that needs least memory.
+StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profile, const std::string& policy);
+
+// "9,9,8,6: 3.42 s a step and 56.2 GiB; as even as possible 3.89 s and 50.3 GiB (predicted with priority)"
+std::string stage_layers_line(const StageLayersChoice& choice);
+
+}  // namespace weft
