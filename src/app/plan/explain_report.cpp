@@ -118,14 +118,17 @@ class ExplanationText {
                                   ++number, kind(x.kind).words, time(x.exposed_s), percent(x.exposed_s, study_.step_s),
                                   percent(x.reason_s, x.exposed_s), short_words(x.reason), time(x.step_without_s),
                                   change(x.step_without_s)));
-      std::string remedies;
-      for (const Remedy& r : x.remedies) {
-        remedies += fmt::format("{}{} ({}, {}{})", remedies.empty() ? "" : "; ", r.change, time(r.step_s),
-                                change(r.step_s), r.fits ? "" : ", does not fit");
-      }
-      text += wrapped(
-          3, 5,
-          x.remedies.empty() ? "Nothing that was tried shortens the step." : fmt::format("Shorter with {}", remedies));
+      text += wrapped(3, 5, shorter_with(x.remedies));
+    }
+    if (!e_.against_bubble.empty()) text += wrapped(0, 2, "Against the bubble: " + shorter_with(e_.against_bubble));
+    return text;
+  }
+  std::string shorter_with(const std::vector<Remedy>& remedies) const {
+    if (remedies.empty()) return "Nothing that was tried shortens the step.";
+    std::string text;
+    for (const Remedy& r : remedies) {
+      text += fmt::format("{}{} ({}, {}{})", text.empty() ? "Shorter with " : "; ", r.change, time(r.step_s),
+                          change(r.step_s), r.fits ? "" : ", does not fit");
     }
     return text;
   }
@@ -179,6 +182,12 @@ Json transfer_json(const PlanExplanation& e, const ExplainedTransfer& t) {
   return json;
 }
 
+Json remedies_json(const std::vector<Remedy>& remedies) {
+  Json list = Json::array();
+  for (const Remedy& r : remedies) list.push_back({{"change", r.change}, {"step_s", r.step_s}, {"fits", r.fits}});
+  return list;
+}
+
 Json transfers_json(const PlanExplanation& e, const std::vector<ExplainedTransfer>& transfers) {
   Json json = Json::array();
   for (const ExplainedTransfer& transfer : transfers) json.push_back(transfer_json(e, transfer));
@@ -206,10 +215,6 @@ Json explanation_json(const PolicyStudy& study, const PlanExplanation& e) {
   }
   json["largest"] = Json::array();
   for (const LargestExposure& x : e.largest) {
-    Json remedies = Json::array();
-    for (const Remedy& r : x.remedies) {
-      remedies.push_back({{"change", r.change}, {"step_s", r.step_s}, {"fits", r.fits}});
-    }
     json["largest"].push_back({{"name", e.kinds[static_cast<std::size_t>(x.kind)].name},
                                {"framework_name", e.kinds[static_cast<std::size_t>(x.kind)].words},
                                {"exposed_s", x.exposed_s},
@@ -217,8 +222,9 @@ Json explanation_json(const PolicyStudy& study, const PlanExplanation& e) {
                                {"reason", std::string(name_of(x.reason))},
                                {"reason_s", x.reason_s},
                                {"step_without_s", x.step_without_s},
-                               {"remedies", remedies}});
+                               {"remedies", remedies_json(x.remedies)}});
   }
+  json["against_bubble"] = remedies_json(e.against_bubble);
   return json;
 }
 

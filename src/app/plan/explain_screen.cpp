@@ -162,18 +162,20 @@ class ExplanationScreen {
       std::string against;
     };
     std::vector<Change> changes;
-    const std::span<const LargestExposure> explained = worth_explaining();
-    for (std::size_t i = 0; i < explained.size(); ++i) {
-      for (const Remedy& r : explained[i].remedies) {
+    const auto add = [&](const std::vector<Remedy>& remedies, const std::string& against) {
+      for (const Remedy& r : remedies) {
         const auto same =
             std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.remedy->change == r.change; });
         if (same == changes.end()) {
-          changes.push_back({&r, std::to_string(i + 1)});
+          changes.push_back({&r, against});
         } else {
-          same->against += fmt::format(", {}", i + 1);
+          same->against += ", " + against;
         }
       }
-    }
+    };
+    const std::span<const LargestExposure> explained = worth_explaining();
+    for (std::size_t i = 0; i < explained.size(); ++i) add(explained[i].remedies, std::to_string(i + 1));
+    add(e_.against_bubble, "bubble");
     if (changes.empty()) return e_.largest.empty() ? "" : "What to do: nothing that was tried shortens the step.\n";
     std::stable_sort(changes.begin(), changes.end(),
                      [](const Change& a, const Change& b) { return a.remedy->step_s < b.remedy->step_s; });

@@ -117,6 +117,30 @@ TEST(PlanExplanation, WhatItNamesShortensTheStepAsItSays) {
   EXPECT_GT(tried, 3);
 }
 
+// Likewise. The head of 128,000 words takes as long as two layers.
+TEST(PlanExplanation, WhatItNamesAgainstABubbleShortensTheStepAsItSays) {
+  const std::string flags = "--model llama3-8b --cluster dgx-h100:1 --tp 2 --pp 4 --global-batch 16 --seq 2048";
+  const auto step = [](const nlohmann::json& json) {
+    return json.at("policies").at("priority").at("step_s").get<double>();
+  };
+  const nlohmann::json json = explained(flags + " --policy priority");
+  const nlohmann::json& remedies = json.at("policies").at("priority").at("explanation").at("against_bubble");
+  std::string changes;
+  for (const nlohmann::json& remedy : remedies) {
+    const auto change = remedy.at("change").get<std::string>();
+    SCOPED_TRACE(change);
+    changes += change + "\n";
+    EXPECT_LT(remedy.at("step_s").get<double>(), step(json));
+    const CliResult result = weft_cli("plan --json " + flags + " --policy priority " + change);
+    ASSERT_EQ(result.code, kOk) << result.err;
+    EXPECT_DOUBLE_EQ(step(nlohmann::json::parse(result.out)), remedy.at("step_s").get<double>());
+  }
+  EXPECT_PRED2(contains, changes, "--stage-layers ");
+  EXPECT_PRED2(contains, changes, "--schedule ");
+  const nlohmann::json without = explained("--model gpt2 --cluster dgx-a100:1 --global-batch 16 --policy priority");
+  EXPECT_TRUE(without.at("policies").at("priority").at("explanation").at("against_bubble").empty());
+}
+
 void expect_hundred_columns(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;

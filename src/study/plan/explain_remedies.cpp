@@ -11,6 +11,8 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "graph/step_graph.hpp"
+#include "planner/partition/stage_balance.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 #include "study/plan/plan_explanation.hpp"
@@ -21,6 +23,7 @@ namespace {
 
 constexpr double kMinGain = 0.001;  // of the step
 constexpr std::size_t kMaxRemedies = 4;
+constexpr double kNoticeableBubble = 0.02;  // of the step
 // The budget of a policy that searches, for each change. A longer search could only make the change better.
 constexpr double kSearchSeconds = 1;
 
@@ -99,6 +102,22 @@ class ChangeList {
     return changes_;
   }
 
+  std::vector<RemedyChange> for_bubble(const Profile& profile) {
+    changes_.clear();
+    if (now().pp == 1) return {};
+    balance_stages(profile);
+    using enum PipelineSchedule;
+    if (now().schedule == one_f_one_b) add_schedule("zb-h1", 1, zb_h1);
+    if (now().schedule == one_f_one_b || now().schedule == interleaved) {
+      add_schedule("zbv", 2, zbv);
+      add_schedule("interleaved", 2 * now().vpp, interleaved);
+    }
+    if (now().micro_batch % 2 == 0) {
+      add(fmt::format("--micro-batch {}", now().micro_batch / 2), [](Layout& l) { l.micro_batch /= 2; });
+    }
+    return changes_;
+  }
+
  private:
   const Layout& now() const { return inputs_.layout; }
   template <class Edit>
@@ -164,6 +183,24 @@ class ChangeList {
       l.zero_secondary = 0;
       l.compress_weights = CompressionFormat::none;
       l.layer_group = 1;
+    });
+  }
+  void balance_stages(const Profile& profile) {
+    if (!now().stage_layers.empty() || now().directions() > 1) return;
+    const Cluster cluster(inputs_.cluster);
+    const StepGraph graph = build_step_graph(inputs_.model, cluster, now());
+    const std::vector<std::int64_t> layers =
+        balanced_layers(stage_problem(graph, CostModel(graph, cluster, profile), now()));
+    if (layers == layers_per_chunk(now(), inputs_.model)) return;
+    add(fmt::format("--stage-layers {}", fmt::join(layers, ",")), [&](Layout& l) { l.stage_layers = layers; });
+  }
+  void add_schedule(std::string_view name, std::int64_t chunks, PipelineSchedule schedule) {
+    const std::string words = chunks == now().vpp ? "" : fmt::format("--vpp {} ", chunks);
+    add(fmt::format("{}--schedule {}", words, name), [&](Layout& l) {
+      l.schedule = schedule;
+      if (l.vpp != chunks) l.stage_layers.clear();
+      l.vpp = chunks;
+      l.warm_up_depth = 0;
     });
   }
   void pipeline() {
@@ -306,6 +343,8 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
   for (const LargestExposure& exposure : explanation.largest) {
     changes.push_back(list.for_exposure(explanation.kinds[at(exposure.kind)].traffic, exposure.reason));
   }
+  const bool has_bubble = explained.accounting.mean.bubble_s >= kNoticeableBubble * explained.step_s;
+  changes.push_back(has_bubble ? list.for_bubble(profile) : std::vector<RemedyChange>{});
   for (const PolicyStudy& other : study.policies) {
     outcomes["--policy " + other.policy] = RemedyOutcome{other.step_s, other.fits};
   }
@@ -325,9 +364,9 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
     }
   });
   for (std::size_t i = 0; i < to_try.size(); ++i) outcomes[to_try[i]->words] = tried[i];
-  for (std::size_t e = 0; e < explanation.largest.size(); ++e) {
-    std::vector<Remedy>& remedies = explanation.largest[e].remedies;
-    for (const RemedyChange& change : changes[e]) {
+  const auto of_changes = [&](const std::vector<RemedyChange>& of_one) {
+    std::vector<Remedy> remedies;
+    for (const RemedyChange& change : of_one) {
       const std::optional<RemedyOutcome>& outcome = outcomes.at(change.words);
       const bool helps = outcome && outcome->step_s < (1 - kMinGain) * explained.step_s;
       if (helps && (outcome->fits || !explained.fits)) {
@@ -337,8 +376,14 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
     std::stable_sort(remedies.begin(), remedies.end(),
                      [](const Remedy& a, const Remedy& b) { return a.step_s < b.step_s; });
     if (remedies.size() > kMaxRemedies) remedies.resize(kMaxRemedies);
+    return remedies;
+  };
+  for (std::size_t e = 0; e < explanation.largest.size(); ++e) {
+    std::vector<Remedy>& remedies = explanation.largest[e].remedies;
+    remedies = of_changes(changes[e]);
     if (faster[e] && faster[e]->step_s < (1 - kMinGain) * explained.step_s) remedies.push_back(*faster[e]);
   }
+  explanation.against_bubble = of_changes(changes.back());
 }
 
 }  // namespace weft

@@ -54,11 +54,13 @@ struct PlanExplanation {
   std::vector<ExplainedTransfer> mean;
   std::map<std::int32_t, ChoiceNode> choices;  // by kind of transfer: the ways to carry it out, with their cost
   std::vector<LargestExposure> largest;        // at most three; add_remedies adds their remedies
+  std::vector<Remedy> against_bubble;          // likewise
 };
 
 PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile);
 
-// For each of the largest exposures, tries the changes that suit its reason (explain_remedies.cpp).
+// For each of the largest exposures, tries the changes that suit its reason, and for a bubble those of the pipeline
+// (explain_remedies.cpp).
 void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const PolicyStudy& explained,
                   const Profile& profile);
 
