@@ -109,8 +109,7 @@ class ExplanationText {
   }
 
   std::string summary() const {
-    if (e_.largest.empty()) return "Nothing is exposed.\n";
-    std::string text = "The largest exposures\n";
+    std::string text = e_.largest.empty() ? "Nothing is exposed.\n" : "The largest exposures\n";
     int number = 0;
     for (const LargestExposure& x : e_.largest) {
       text += wrapped(0, 3,

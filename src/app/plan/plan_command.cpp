@@ -90,47 +90,49 @@ void declare_plan_flags(Flags& flags) {
   declare_chakra_flags(flags);
 }
 
-// Predictions decide what is compressed; they are made with the first policy that needs no search.
+// What is decided before plans are made is predicted with the first policy named that needs no search.
+std::string policy_to_predict_with(const Flags& flags, const std::vector<std::string>& policies) {
+  const auto found = std::find_if_not(policies.begin(), policies.end(), searches);
+  return flags.given("policy") && found != policies.end() ? *found : "priority";
+}
+
+// Decides what is compressed.
 std::optional<CompressionChoice> decide_compression(const Flags& flags, const std::vector<std::string>& policies,
                                                     const Profile& profile, Inputs& inputs) {
   const std::optional<CompressionWish> wish = read_compression_wish(flags);
   if (!wish) return std::nullopt;
-  const bool takes_named = flags.given("policy") && !searches(policies.front());
   CompressionChoice choice =
-      choose_compression(inputs, profile, wish->max_error, takes_named ? policies.front() : "priority", wish->budget);
+      choose_compression(inputs, profile, wish->max_error, policy_to_predict_with(flags, policies), wish->budget);
   inputs.layout.compress = choice.best().compress;
   inputs.layout.compress_weights = choice.best().weights;
   return choice;
 }
 
-// Predictions decide where ranks are; likewise.
+// Decides where ranks are, and where devices differ how many layers stages have.
 std::optional<DeviceMapChoice> decide_device_map(const Flags& flags, const std::vector<std::string>& policies,
                                                  const Profile& profile, Inputs& inputs) {
   if (!chooses_device_map(flags)) return std::nullopt;
-  const bool takes_named = flags.given("policy") && !searches(policies.front());
-  DeviceMapChoice choice =
-      choose_device_map(inputs, profile, takes_named ? policies.front() : "priority", !flags.given("stage-layers"));
+  DeviceMapChoice choice = choose_device_map(inputs, profile, policy_to_predict_with(flags, policies),
+                                             !flags.given("stage-layers") || flags.text("stage-layers") == "auto");
   inputs.cluster.device_map = choice.search.best;
   if (!choice.stage_layers.empty()) inputs.layout.stage_layers = choice.stage_layers;
   return choice;
 }
 
-// Predictions decide how often gradients are reduced; likewise.
+// Decides how often gradients are reduced.
 std::optional<ReduceEveryChoice> decide_reduce_every(const Flags& flags, const std::vector<std::string>& policies,
                                                      const Profile& profile, Inputs& inputs) {
   if (flags.text("reduce-every") != "auto") return std::nullopt;
-  const bool takes_named = flags.given("policy") && !searches(policies.front());
-  ReduceEveryChoice choice = choose_reduce_every(inputs, profile, takes_named ? policies.front() : "priority");
+  ReduceEveryChoice choice = choose_reduce_every(inputs, profile, policy_to_predict_with(flags, policies));
   inputs.layout.reduce_every = choice.options[choice.chosen].reduce_every;
   return choice;
 }
 
-// Predictions decide how many layers stages have; likewise.
+// Decides how many layers stages have.
 std::optional<StageLayersChoice> decide_stage_layers(const Flags& flags, const std::vector<std::string>& policies,
                                                      const Profile& profile, Inputs& inputs) {
   if (flags.text("stage-layers") != "auto") return std::nullopt;
-  const bool takes_named = flags.given("policy") && !searches(policies.front());
-  StageLayersChoice choice = choose_stage_layers(inputs, profile, takes_named ? policies.front() : "priority");
+  StageLayersChoice choice = choose_stage_layers(inputs, profile, policy_to_predict_with(flags, policies));
   inputs.layout.stage_layers = choice.options[choice.chosen].layers;
   return choice;
 }

@@ -137,6 +137,14 @@ TEST(PlanExplanation, WhatItNamesAgainstABubbleShortensTheStepAsItSays) {
   }
   EXPECT_PRED2(contains, changes, "--stage-layers ");
   EXPECT_PRED2(contains, changes, "--schedule ");
+  // What a change takes away is among its words.
+  const nlohmann::json given = explained(flags + " --policy priority --stage-layers 9,9,8,6 --warm-up-depth 4");
+  for (const nlohmann::json& remedy : given.at("policies").at("priority").at("explanation").at("against_bubble")) {
+    const auto change = remedy.at("change").get<std::string>();
+    if (!contains(change, "--schedule")) continue;
+    EXPECT_PRED2(contains, change, "(no --warm-up-depth)");
+    EXPECT_EQ(contains(change, "--vpp"), contains(change, "(no --stage-layers)")) << change;
+  }
   const nlohmann::json without = explained("--model gpt2 --cluster dgx-a100:1 --global-batch 16 --policy priority");
   EXPECT_TRUE(without.at("policies").at("priority").at("explanation").at("against_bubble").empty());
 }

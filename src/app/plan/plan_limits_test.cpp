@@ -61,5 +61,20 @@ TEST(PlanLimits, WithoutABudgetWeftIsTheBestOfTheOthers) {
   }
 }
 
+// A step of 12 micro-batches is neither simulated whole by the search nor extrapolated.
+TEST(PlanLimits, WeftFitsWhereAnotherPolicyFits) {
+  for (const char* const flags : {"--pp 2 --zero 3 --global-batch 24 --memory 19.2",
+                                  "--pp 2 --zero 3 --schedule gpipe --global-batch 128 --recompute full --memory 24"}) {
+    SCOPED_TRACE(flags);
+    const CliResult result = weft_cli(
+        std::string("plan --json --model llama2-7b --cluster dgx-a100:1 --seq 1024 --policy serial,weft ") + flags);
+    ASSERT_EQ(result.code, kOk) << result.err;
+    const nlohmann::json policies = nlohmann::json::parse(result.out).at("policies");
+    ASSERT_TRUE(policies.at("serial").at("fits").get<bool>());
+    EXPECT_TRUE(policies.at("weft").at("fits").get<bool>());
+    EXPECT_LE(policies.at("weft").at("step_s").get<double>(), policies.at("serial").at("step_s").get<double>());
+  }
+}
+
 }  // namespace
 }  // namespace weft

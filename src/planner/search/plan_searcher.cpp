@@ -89,7 +89,8 @@ bool PlanSearcher::is_better_result(const Outcome& a, const Outcome& b) {
 }
 
 bool PlanSearcher::comes_close(const Outcome& outcome, const Outcome& best) {
-  return outcome.can_run && outcome.fits >= best.fits && outcome.step_s <= best.step_s * (1 + kPromise);
+  if (!outcome.can_run || outcome.fits != best.fits) return outcome.can_run && outcome.fits;
+  return outcome.step_s <= best.step_s * (1 + kPromise);
 }
 
 PlanSearcher::PlanSearcher(const PlanRequest& request, const StepGraph& graph)
@@ -305,7 +306,7 @@ PlanSearcher::Found PlanSearcher::best_in_full(const std::vector<Overlap>& other
   if (extrapolates()) {
     of_rest = extrapolate(rest, evaluate_all(small_.request, small_.graph, rest));
   } else {
-    rest = promising(std::move(rest));
+    if (found.can_run && found.fits) rest = promising(std::move(rest));
     of_rest = evaluate_all(request_, graph_, rest);
   }
   overlaps.insert(overlaps.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));

@@ -106,11 +106,13 @@ class ChangeList {
     changes_.clear();
     if (now().pp == 1) return {};
     balance_stages(profile);
-    using enum PipelineSchedule;
-    if (now().schedule == one_f_one_b) add_schedule("zb-h1", 1, zb_h1);
-    if (now().schedule == one_f_one_b || now().schedule == interleaved) {
-      add_schedule("zbv", 2, zbv);
-      add_schedule("interleaved", 2 * now().vpp, interleaved);
+    const ScheduleRow& row = row_of(now().schedule);
+    if (!row.searched && !row.splits_backward && now().directions() == 1) {
+      using enum PipelineSchedule;
+      if (now().schedule == gpipe) add_schedule(1, one_f_one_b);
+      if (now().vpp == 1) add_schedule(1, zb_h1);
+      add_schedule(2, zbv);
+      if (!row.in_waves) add_schedule(2 * now().vpp, interleaved);
     }
     if (now().micro_batch % 2 == 0) {
       add(fmt::format("--micro-batch {}", now().micro_batch / 2), [](Layout& l) { l.micro_batch /= 2; });
@@ -194,22 +196,20 @@ class ChangeList {
     if (layers == layers_per_chunk(now(), inputs_.model)) return;
     add(fmt::format("--stage-layers {}", fmt::join(layers, ",")), [&](Layout& l) { l.stage_layers = layers; });
   }
-  void add_schedule(std::string_view name, std::int64_t chunks, PipelineSchedule schedule) {
-    const std::string words = chunks == now().vpp ? "" : fmt::format("--vpp {} ", chunks);
-    add(fmt::format("{}--schedule {}", words, name), [&](Layout& l) {
+  void add_schedule(std::int64_t chunks, PipelineSchedule schedule) {
+    const bool other_chunks = chunks != now().vpp;
+    std::string words = other_chunks ? fmt::format("--vpp {} ", chunks) : "";
+    words += fmt::format("--schedule {}", row_of(schedule).name);
+    if (other_chunks && !now().stage_layers.empty()) words += " (no --stage-layers)";
+    if (now().warm_up_depth > 0) words += " (no --warm-up-depth)";
+    add(words, [&](Layout& l) {
       l.schedule = schedule;
-      if (l.vpp != chunks) l.stage_layers.clear();
+      if (other_chunks) l.stage_layers.clear();
       l.vpp = chunks;
       l.warm_up_depth = 0;
     });
   }
-  void pipeline() {
-    add(fmt::format("--vpp {} --schedule interleaved", 2 * now().vpp), [](Layout& l) {
-      l.vpp *= 2;
-      l.schedule = PipelineSchedule::interleaved;
-      l.stage_layers.clear();
-    });
-  }
+  void pipeline() { add_schedule(2 * now().vpp, PipelineSchedule::interleaved); }
 
   const Inputs& inputs_;
   std::string policy_;

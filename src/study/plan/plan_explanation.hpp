@@ -54,7 +54,7 @@ struct PlanExplanation {
   std::vector<ExplainedTransfer> mean;
   std::map<std::int32_t, ChoiceNode> choices;  // by kind of transfer: the ways to carry it out, with their cost
   std::vector<LargestExposure> largest;        // at most three; add_remedies adds their remedies
-  std::vector<Remedy> against_bubble;          // likewise
+  std::vector<Remedy> against_bubble;          // what add_remedies finds for the time that stages wait
 };
 
 PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile);

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr int kMostFewerInFirst = 2;
+constexpr int kMostLayersMoreInFirst = 2;
 
 StageLayersOption predicted(Inputs inputs, const Profile& profile, const std::string& policy,
                             const std::vector<std::int64_t>& layers) {
@@ -44,11 +44,16 @@ StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profi
     fail("--stage-layers auto: is not for --schedule {}, whose stages hold two parts of the model",
          row_of(layout.schedule).name);
   }
-  std::vector<std::vector<std::int64_t>> tried{layers_per_chunk(layout, inputs.model)};
-  StageProblem problem = problem_of(inputs, profile);
-  for (int fewer = 0; fewer <= kMostFewerInFirst; ++fewer) {
-    std::vector<std::int64_t> layers = balanced_layers(problem);
+  Layout even = layout;
+  even.stage_layers.clear();
+  std::vector<std::vector<std::int64_t>> tried{layers_per_chunk(even, inputs.model)};
+  const auto add = [&](std::vector<std::int64_t> layers) {
     if (std::find(tried.begin(), tried.end(), layers) == tried.end()) tried.push_back(std::move(layers));
+  };
+  if (!layout.stage_layers.empty()) add(layout.stage_layers);
+  StageProblem problem = problem_of(inputs, profile);
+  for (int more = 0; more <= kMostLayersMoreInFirst; ++more) {
+    add(balanced_layers(problem));
     problem.fixed.front() += problem.layer.front();
   }
   StageLayersChoice choice{policy, {}, 0};

@@ -22,9 +22,9 @@ struct StageLayersChoice {
   std::size_t chosen = 0;
 };
 
-// The options are what the layout has without a choice, the layers with which the slowest stage takes least, and the
-// same with one and two fewer in the first stage, which holds most micro-batches. Of those that fit in memory the
-// fastest is chosen; where none fits, the one that needs least memory.
+// The options are as even as possible, the layers that the layout has, those with which the slowest stage takes least,
+// and the same if the first stage, which holds most micro-batches, took one and two layers' time longer. Of those that
+// fit in memory the fastest is chosen; where none fits, the one that needs least memory.
 StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profile, const std::string& policy);
 
 // "9,9,8,6: 3.42 s a step and 56.2 GiB; as even as possible 3.89 s and 50.3 GiB (predicted with priority)"

@@ -61,6 +61,17 @@ TEST(StageLayersChoice, TakesWhatFits) {
   EXPECT_LE(tight.options[tight.chosen].memory, inputs.cluster.device.memory);
 }
 
+// What a search for devices found, say.
+TEST(StageLayersChoice, IsNoSlowerThanTheLayersOfTheLayout) {
+  Inputs inputs = llama_in_stages();
+  const StageLayersChoice free = choose_stage_layers(inputs, default_profile(), "priority");
+  inputs.layout.stage_layers = {10, 9, 8, 5};
+  const StageLayersChoice from_given = choose_stage_layers(inputs, default_profile(), "priority");
+  const double given_s = step_with(inputs, inputs.layout.stage_layers);
+  EXPECT_EQ(from_given.options.front().layers, free.options.front().layers);
+  EXPECT_LE(from_given.options[from_given.chosen].step_s, given_s);
+}
+
 TEST(StageLayersChoice, RefusesWhatHasNoStages) {
   Inputs inputs = llama_in_stages();
   inputs.layout.pp = 1;
