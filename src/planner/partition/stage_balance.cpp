@@ -35,6 +35,7 @@ StageProblem stage_problem(const StepGraph& graph, const CostModel& cost, const 
     if (op.layer >= 0) layers[chunk].insert(op.layer);
   }
   StageProblem problem{0, {}, {}, {}};
+  std::vector<std::int64_t> time_of_stage(chunks, 0), layers_of_stage(chunks, 0);  // there are at most as many stages
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
     ChunkTime slowest;
     for (const std::vector<ChunkTime>& of_class : of_classes) {
@@ -45,8 +46,13 @@ StageProblem stage_problem(const StepGraph& graph, const CostModel& cost, const 
     WEFT_CHECK(count > 0);
     problem.layers += count;
     problem.stage.push_back(shape.stage_of(static_cast<std::int64_t>(chunk)));
-    problem.layer.push_back(slowest.of_layers / count);
     problem.fixed.push_back(slowest.fixed);
+    time_of_stage[static_cast<std::size_t>(problem.stage.back())] += slowest.of_layers;
+    layers_of_stage[static_cast<std::size_t>(problem.stage.back())] += count;
+  }
+  for (const std::int64_t stage : problem.stage) {
+    const auto s = static_cast<std::size_t>(stage);
+    problem.layer.push_back(time_of_stage[s] / layers_of_stage[s]);
   }
   return problem;
 }

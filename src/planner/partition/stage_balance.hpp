@@ -19,13 +19,13 @@ struct StageProblem {
   std::vector<std::int64_t> fixed;  // what it takes beside its layers
 };
 
-// Of a graph with any layers in its chunks: what a micro-batch takes in each. Where layers differ, a chunk's are taken
+// Of a graph with any layers in its chunks: what a micro-batch takes in each. Where layers differ, a stage's are taken
 // for as long as they are in the mean.
 StageProblem stage_problem(const StepGraph& graph, const CostModel& cost, const Layout& layout);
 
 // Returns the layers of each chunk, at least one, with which the slowest stage takes least. Of stages that are as fast,
-// later ones have more layers, because earlier ones hold more micro-batches; of a stage's chunks none has two more than
-// another of it.
+// later ones have more layers, because earlier ones hold more micro-batches; of a stage's chunks with equal layers none
+// has two more than another of it.
 std::vector<std::int64_t> balanced_layers(const StageProblem& problem);
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -72,6 +73,18 @@ TEST(StageBalance, NoDistributionHasAFasterSlowestStage) {
 TEST(StageBalance, EqualStagesGetEqualLayersAndTheRestGoesLast) {
   const StageProblem problem{10, {0, 1, 2, 3}, {5, 5, 5, 5}, {0, 0, 0, 0}};
   EXPECT_EQ(balanced_layers(problem), (std::vector<std::int64_t>{2, 2, 3, 3}));
+}
+
+// Its first layer is dense and takes less time than the others.
+TEST(StageBalance, ChunksOfAStageStayAlikeWhereLayersDiffer) {
+  const PlanRequest request =
+      test::request(test::small_mla(24), parse_cluster("dgx-a100:1"),
+                    {.pp = 4, .vpp = 2, .seq = 64, .schedule = PipelineSchedule::interleaved}, 8);
+  const SharedGraph graph = test::build(request);
+  const CostModel cost(*graph, Cluster(request.cluster), request.profile);
+  const std::vector<std::int64_t> layers = balanced_layers(stage_problem(*graph, cost, request.layout));
+  ASSERT_EQ(layers.size(), 8U);
+  for (std::size_t stage = 0; stage < 4; ++stage) EXPECT_LE(std::abs(layers[stage] - layers[stage + 4]), 1) << stage;
 }
 
 // A head as wide as three layers' products takes as long as about three layers.

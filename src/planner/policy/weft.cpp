@@ -34,8 +34,8 @@ bool has_named_beside_search(const Layout& layout) {
   return row_of(layout.schedule).searched && layout.pp > 1 && layout.zero < 3;
 }
 
-// The named schedules that get a search of their own behind the layout's: so its result is no worse than any of them.
-// Only such a search tries the pairs of DualPipeV.
+// The named schedules that get a search of their own behind the layout's: those that may come to a shorter step than it
+// found. Only such a search tries the pairs of DualPipeV.
 std::vector<PipelineSchedule> named_to_search(const Layout& layout, const PlanSearcher& searcher) {
   std::vector<PipelineSchedule> named = searcher.promising_named();
   const bool may_pair =
