@@ -37,7 +37,7 @@ SURVIVOR_CODE = 3  # docs/faults.md
 START_LIMIT = 90  # seconds until training has begun
 LAUNCHER_LIMIT = 30  # seconds to end MPS after the last rank
 STEPS = {False: 400, True: 160}  # of a job alone, and of one beside others, whose steps take longer
-LINES = 10  # that `weft run` says of its steps
+LAST_LINE = 7  # of the ten that `weft run` says of its steps; the signal comes before it
 # Small enough that a step takes some 20 ms, most of it in NCCL.
 MODEL = ["--layers", 8, "--hidden", 512, "--heads", 8, "--seq", 256, "--micro-batch", 4, "--grad-dtype", "bf16"]
 TINY = ["--layers", 2, "--hidden", 32, "--heads", 4, "--seq", 16, "--micro-batch", 4, "--threads", 1]
@@ -116,9 +116,9 @@ def wait_for_lines(job, count):
 def strike(job, a_round, chance):
     """Sends the signal at a moment by lot: the victim, all processes, when."""
     pids = job.wait_for_ranks(a_round.ranks)
-    first, second = wait_for_lines(job, 2)[:2]
-    whole = LINES * (second - first)
-    time.sleep(chance.uniform(0, 0.5) * whole)
+    # Jobs beside it end and begin, so how long steps take changes: the moment is after a line, not after a time.
+    before, last = wait_for_lines(job, chance.randrange(2, LAST_LINE))[-2:]
+    time.sleep(chance.uniform(0, 0.5) * (last - before))
     victim = chance.randrange(a_round.ranks)
     when = time.monotonic()
     try:
