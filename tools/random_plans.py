@@ -153,7 +153,10 @@ def random_layout(rng):
         flags += ["--layer-group", rng.choice([n for n in (2, 3, 4, 8) if micro_batches % n == 0] or [1])]
     flags += ["--micro-batch", micro_batch, "--global-batch", micro_batch * dp * micro_batches]
     kinds = ["none", "none", "selective", "full"] + (["local"] if experts and not emulated else [])
-    flags += ["--recompute", rng.choice(kinds)]
+    recompute = rng.choice(kinds)
+    flags += ["--recompute", recompute]
+    if recompute in ("full", "local") and rng.random() < 0.5:
+        flags += ["--recompute-layers", rng.randint(1, layers)]
     if pp > 1 and rng.random() < 0.3:
         flags += ["--stage-layers", ",".join(map(str, random_stage_layers(rng, layers, pp * vpp)))]
     if rng.random() < 0.3:

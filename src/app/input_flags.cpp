@@ -100,6 +100,11 @@ void declare_step_flags(Flags& flags) {
   flags.toggle("no-dropout", "a model with learned positions trains without dropout", kLayout);
   flags.value("recompute", "none|selective|full|local",
               "what backward computes again: the attention core, layers, or layers without their all-to-alls", kLayout);
+  flags.value(
+      "recompute-layers", "N|N,N,...|auto",
+      "the first so many layers of every model chunk are recomputed (default: all; auto: weft plan looks for the "
+      "fewest that fit)",
+      kLayout);
   flags.value("attention", "flash|unfused", "attention kernel", kLayout);
   flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
   flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);

@@ -224,7 +224,7 @@ std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layo
 }
 
 Inputs read_inputs(const Flags& flags, bool searches_devices) {
-  for (const char* const decided : {"reduce-every", "stage-layers"}) {
+  for (const char* const decided : {"reduce-every", "stage-layers", "recompute-layers"}) {
     if (flags.text(decided) != "auto" || searches_devices) continue;
     fail("--{} auto: weft plan decides it, for one layout; give what it names", decided);
   }

@@ -24,11 +24,12 @@ std::int64_t read_kfac_interval(const Flags& flags) {
   return flags.integer("kfac-interval", 1, kMaxNumber).value_or(kfac ? 1 : 0);
 }
 
-std::vector<std::int64_t> read_stage_layers(const Flags& flags) {
+// Returns numbers by model chunk; none where the flag is not given, or a command decides them.
+std::vector<std::int64_t> read_layers_of_chunks(const Flags& flags, const std::string& flag) {
   std::vector<std::int64_t> layers;
-  const auto text = flags.text("stage-layers");
+  const auto text = flags.text(flag);
   if (!text || *text == "auto") return layers;
-  for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--stage-layers"));
+  for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--" + flag));
   return layers;
 }
 
@@ -191,6 +192,10 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   if (l.recompute == Recompute::local && !model.experts) {
     fail("--recompute local: {} has no all-to-alls to leave out; give full", model.name);
   }
+  l.recompute_layers = read_layers_of_chunks(flags, "recompute-layers");
+  if (flags.text("recompute-layers") == "auto" && l.recompute != Recompute::full && l.recompute != Recompute::local) {
+    fail("--recompute-layers auto: is for --recompute full or local, not {}", name_of(l.recompute));
+  }
   if (cluster.spec().execution.runtime != Runtime::none) {
     if (flags.declares("framework") && flags.given("framework")) {
       fail("--framework {}: says whose kernels run a step; on {} they are Weft's own", *flags.text("framework"),
@@ -222,7 +227,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
                : l.vpp > 1 ? PipelineSchedule::interleaved
                            : PipelineSchedule::one_f_one_b;
-  l.stage_layers = read_stage_layers(flags);
+  l.stage_layers = read_layers_of_chunks(flags, "stage-layers");
   l.mesh_order = read_mesh_order(flags);
   l.zero_secondary = read_zero_secondary(flags, cluster, l);
   validate(l, model, devices);

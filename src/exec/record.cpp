@@ -36,6 +36,7 @@ ordered_json run_to_json(const RunRecord& record) {
                        {"seed", record.seed},
                        {"steps", record.losses.size()},
                        {"losses", record.losses}};
+  if (!record.layout.recompute_layers.empty()) json["recompute_layers"] = record.layout.recompute_layers;
   if (record.layout.layer_group > 1) json["layer_group"] = record.layout.layer_group;
   if (record.layout.reduce_every != 0) json["reduce_every"] = reduce_every_in_words(record.layout);
   if (record.layout.has_slices()) json["slice_tokens"] = record.layout.slice_tokens;

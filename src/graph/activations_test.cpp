@@ -124,5 +124,26 @@ TEST(KeptActivations, FullRecomputeOfAnyModelKeepsTheInputOnly) {
   }
 }
 
+// Megatron's block method: of every chunk the first layers keep their input alone, the others what they keep anyway.
+TEST(KeptActivations, OfLayersThatAreRecomputedInBlocks) {
+  const Transformer model = with_layers("llama2-70b", 8);
+  const auto kept = [&](std::int32_t layer, Layout layout) {
+    layout.seq = 512;
+    layout.pp = 2;
+    return kept_bytes(build(model, "dgx-a100:1", layout), layer);
+  };
+  for (std::int32_t layer = 0; layer < 8; ++layer) {
+    const std::int64_t in_chunk = layer % 4, none = kept(layer, {}), input = 2 * 512 * model.hidden;
+    ASSERT_GT(none, input);
+    EXPECT_EQ(kept(layer, {.recompute = Recompute::full, .recompute_layers = {2}}), in_chunk < 2 ? input : none)
+        << layer;
+    const std::int64_t wished = layer < 4 ? 3 : 0;
+    EXPECT_EQ(kept(layer, {.recompute = Recompute::full, .recompute_layers = {3, 0}}), in_chunk < wished ? input : none)
+        << layer;
+    // All of them; what the last of the first stage writes goes to the next.
+    EXPECT_EQ(kept(layer, {.recompute = Recompute::full, .recompute_layers = {7}}), layer != 3 ? input : 0) << layer;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -65,6 +65,25 @@ TEST(ModelFlops, SumToTheFormula) {
   }
 }
 
+// Layers are alike, so a part of them takes that part of what all of them take again.
+TEST(ModelFlops, OfRecomputedLayersAreTheirShare) {
+  const Transformer model = with_layers("llama2-7b", 8);
+  Layout layout{.pp = 2, .vpp = 2, .micro_batch = 2, .seq = 512, .schedule = PipelineSchedule::interleaved};
+  const double none = hardware_flops(model, 512, test::filled(layout, 8, 4).global_batch, Recompute::none).value,
+               all = hardware_flops(model, 512, test::filled(layout, 8, 4).global_batch, Recompute::full).value;
+  layout.recompute = Recompute::full;
+  for (const auto& [layers, share] :
+       {std::pair(std::vector<std::int64_t>{1}, 0.5), {{2, 0, 1, 0}, 0.375}, {{2}, 1.0}}) {
+    layout.recompute_layers = layers;
+    expect_equal(flops_of_step(build(model, "dgx-a100:1", layout, 4)), Flops{none + share * (all - none)},
+                 fmt::format("{} of the layers", share));
+    EXPECT_NEAR(hardware_flops(model, 512, test::filled(layout, 8, 4).global_batch, Recompute::full,
+                               recomputed_layers(layout, model))
+                    .value,
+                none + share * (all - none), 1e-9 * all);
+  }
+}
+
 TEST(ModelFlops, WithoutRecomputeAreThreeForwardPasses) {
   const Transformer model = with_layers("megatron-1.7b", 8);
   const StepGraph graph = build(model, "local:1", {.seq = 512});

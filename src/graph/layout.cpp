@@ -1,6 +1,7 @@
 #include "graph/layout.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -73,6 +74,25 @@ std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transform
   std::vector<std::int64_t> layers = layout.stage_layers.empty() ? even_layers(layout, model) : layout.stage_layers;
   layers.insert(layers.end(), layers.begin(), layers.begin() + (layout.chunks() - layout.model_chunks()));
   return layers;
+}
+
+std::vector<bool> recomputed_layers(const Layout& layout, const Transformer& model) {
+  std::vector<bool> recomputed;
+  const bool any = layout.recompute == Recompute::full || layout.recompute == Recompute::local;
+  const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);
+  for (std::int64_t chunk = 0; chunk < layout.model_chunks(); ++chunk) {
+    const std::vector<std::int64_t>& wished = layout.recompute_layers;
+    const std::int64_t count = !any ? 0 : wished.empty() ? per_chunk[chunk] : wished[wished.size() == 1 ? 0 : chunk];
+    for (std::int64_t layer = 0; layer < per_chunk[chunk]; ++layer) recomputed.push_back(layer < count);
+  }
+  return recomputed;
+}
+
+std::string recompute_in_words(const Layout& layout) {
+  std::string words(name_of(layout.recompute));
+  if (layout.recompute_layers.empty()) return words;
+  words += fmt::format(" of the first {} layers", fmt::join(layout.recompute_layers, ","));
+  return words + (layout.recompute_layers.size() == 1 ? " of each chunk" : "");
 }
 
 Mesh dense_mesh(const Layout& layout) {

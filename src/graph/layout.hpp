@@ -86,6 +86,9 @@ struct Layout {
   bool sequence_parallel = false;
   bool dropout = true;  // of models with learned positions; those with rotary ones have none
   Recompute recompute = Recompute::none;
+  // Layers of each model chunk that backward computes again, from its first on, where recompute is full or local: the
+  // last to need their activations. One number is for every chunk, at most its layers. Empty: all layers.
+  std::vector<std::int64_t> recompute_layers = {};
   AttentionKernel attention = AttentionKernel::flash;
   ElementType precision = ElementType::bf16;
   ElementType grad_dtype = ElementType::fp32;  // what gradients are accumulated and reduced in
@@ -157,6 +160,11 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
 // Layers of each of pp*vpp chunks, in model order; with two directions those of one come behind those of the other.
 // Where layers do not divide, the first and last chunks get fewer: they also hold the embedding and the head.
 std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transformer& model);
+
+// Whether backward computes a layer as a whole again, by layer of the model.
+std::vector<bool> recomputed_layers(const Layout& layout, const Transformer& model);
+// "full", "full of the first 2 layers of each chunk", "full of the first 3,1 layers"
+std::string recompute_in_words(const Layout& layout);
 
 Mesh dense_mesh(const Layout& layout);
 // The experts' mesh: pp at the same place as in the dense mesh, then etp innermost, ep, edp. Throws Error where that is

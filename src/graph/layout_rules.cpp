@@ -356,6 +356,30 @@ void validate_pipeline(const Layout& l, const Transformer& model) {
   if (sum != model.layers) fail("--stage-layers: sums to {}, but {} has {} layers", sum, model.name, model.layers);
 }
 
+void validate_recompute(const Layout& l, const Transformer& model) {
+  const std::vector<std::int64_t>& wished = l.recompute_layers;
+  if (wished.empty()) return;
+  if (l.recompute != Recompute::full && l.recompute != Recompute::local) {
+    fail("--recompute-layers: is for --recompute full or local, not {}", name_of(l.recompute));
+  }
+  if (wished.size() == 1) {
+    if (wished[0] < 1 || wished[0] > model.layers) {
+      fail("--recompute-layers: {} is not in 1..{}", wished[0], model.layers);
+    }
+    return;
+  }
+  const std::vector<std::int64_t> layers = layers_per_chunk(l, model);
+  if (std::ssize(wished) != l.model_chunks()) {
+    fail("--recompute-layers: {} numbers given; one for all, or one for each of {} model chunks", wished.size(),
+         l.model_chunks());
+  }
+  for (std::size_t chunk = 0; chunk < wished.size(); ++chunk) {
+    if (wished[chunk] < 0 || wished[chunk] > layers[chunk]) {
+      fail("--recompute-layers: {} is not in 0..{}, the layers of model chunk {}", wished[chunk], layers[chunk], chunk);
+    }
+  }
+}
+
 // Keeps every tensor and every product of sizes that the graph builder computes inside 63 bits. 16 covers the bytes of
 // an element and the few factors of a kernel's traffic.
 void validate_sizes(const Layout& l, const Transformer& model) {
@@ -443,6 +467,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_reduce_every(layout, model);
   validate_sizes(layout, model);
   validate_pipeline(layout, model);
+  validate_recompute(layout, model);
   validate_warm_up(layout);
   validate_slices(layout, model);
   validate_experts(layout, model);

@@ -236,6 +236,21 @@ TEST(LayoutValidation, OfPipelines) {
       });
 }
 
+TEST(LayoutValidation, OfRecomputedLayers) {
+  expect_rejected(
+      model_preset("llama2-7b"),
+      {.pp = 4, .global_batch = 8, .seq = 64, .recompute = Recompute::full, .recompute_layers = {8, 2, 0, 1}}, 4,
+      {
+          {[](Layout& l) { l.recompute = Recompute::none; }, {"--recompute-layers", "full or local", "none"}},
+          {[](Layout& l) { l.recompute = Recompute::selective; }, {"--recompute-layers", "not selective"}},
+          {[](Layout& l) { l.recompute_layers = {0}; }, {"--recompute-layers", "0 is not in 1..32"}},
+          {[](Layout& l) { l.recompute_layers = {33}; }, {"--recompute-layers", "33 is not in 1..32"}},
+          {[](Layout& l) { l.recompute_layers = {1, 2}; }, {"--recompute-layers", "2 numbers", "4 model"}},
+          {[](Layout& l) { l.recompute_layers = {1, 9, 0, 0}; }, {"9 is not in 0..8", "chunk 1"}},
+          {[](Layout& l) { l.recompute_layers = {1, 1, 1, -1}; }, {"-1 is not in 0..8", "chunk 3"}},
+      });
+}
+
 TEST(LayoutValidation, OfTwoDirections) {
   using enum PipelineSchedule;
   expect_rejected(

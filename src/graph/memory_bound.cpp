@@ -67,10 +67,25 @@ Held probe(Transformer model, const Layout& layout, std::int64_t layers) {
   return held_by(graph);
 }
 
-// One layer of a model all of whose layers are alike.
+// One layer of a model all of whose layers are alike, and the same where backward computes it again.
+struct HeldOfLayer {
+  Held kept, recomputed;
+};
+
 Held layer_of(const Transformer& model, const Layout& layout) {
   const Held one = probe(model, layout, 1), two = probe(model, layout, 2);
   return {two.state - one.state, two.saved - one.saved};
+}
+
+HeldOfLayer layers_of(const Transformer& model, Layout layout) {
+  HeldOfLayer held;
+  held.recomputed = layer_of(model, layout);
+  if (layout.recompute == Recompute::none || layout.recompute == Recompute::selective) {
+    return {held.recomputed, held.recomputed};
+  }
+  layout.recompute = Recompute::none;
+  held.kept = layer_of(model, layout);
+  return held;
 }
 
 // Weights, gradients and optimizer state of one tensor that data-parallel ranks share, as build/state.cpp lays them
@@ -105,15 +120,16 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
   flat.schedule = PipelineSchedule::one_f_one_b;
   flat.warm_up_depth = 0;
   flat.stage_layers.clear();
-  flat.tasks.clear();         // they hold no memory, and name operations of layers that the probes do not have
-  if (layout.has_slices()) {  // which slices the passes in flight belong to is left open
+  flat.recompute_layers.clear();  // a layer is looked at with and without
+  flat.tasks.clear();             // they hold no memory, and name operations of layers that the probes do not have
+  if (layout.has_slices()) {      // which slices the passes in flight belong to is left open
     flat.seq = *std::min_element(layout.slice_tokens.begin(), layout.slice_tokens.end());
     flat.slice_tokens.clear();
   }
   Transformer dense = model;
   dense.experts.reset();
-  const Held dense_layer = layer_of(dense, flat);
-  Held moe_layer;
+  const HeldOfLayer dense_layer = layers_of(dense, flat);
+  HeldOfLayer moe_layer;
   if (model.experts) {
     Transformer moe = model;
     moe.experts->dense_first = 0;
@@ -123,16 +139,19 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
       const double room_for_all = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
       experts.capacity_factor = std::min(experts.capacity_factor, room_for_all);
     }
-    moe_layer = layer_of(moe, flat);
+    moe_layer = layers_of(moe, flat);
   }
 
   const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);
+  const std::vector<bool> recomputed = recomputed_layers(layout, model);
   std::vector<Held> chunks;
   std::int64_t layer = 0;
   for (const std::int64_t count : per_chunk) {
     Held chunk;
     for (const std::int64_t end = layer + count; layer < end; ++layer) {
-      const Held& held = model.is_moe_layer(layer % model.layers) ? moe_layer : dense_layer;
+      const std::int64_t in_model = layer % model.layers;
+      const HeldOfLayer& either = model.is_moe_layer(in_model) ? moe_layer : dense_layer;
+      const Held& held = recomputed[in_model] ? either.recomputed : either.kept;
       chunk.state += held.state;
       chunk.saved += held.saved;
     }

@@ -51,6 +51,10 @@ std::vector<Case> cases() {
         layout.attention = pp == 2 ? AttentionKernel::unfused : AttentionKernel::flash;
         if (std::string(model) == "gpt2-s-moe") layout.ep = 2;
         list.push_back({model, layout});
+        if (layout.recompute == Recompute::full) {
+          layout.recompute_layers = {1};
+          list.push_back({model, layout});
+        }
         if (zero == 0 || model_preset(model).experts) continue;
         layout.zero_shards = 2;
         list.push_back({model, layout});

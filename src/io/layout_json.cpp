@@ -101,6 +101,7 @@ ordered_json layout_to_json(const Layout& layout) {
   if (layout.products != ProductFormat::stored) result["products"] = name_of(layout.products);
   if (layout.fp8_param_gather) result["fp8_param_gather"] = true;
   if (layout.ep_forwarding) result["ep_forwarding"] = true;
+  if (!layout.recompute_layers.empty()) result["recompute_layers"] = layout.recompute_layers;
   if (!layout.stage_layers.empty()) result["stage_layers"] = layout.stage_layers;
   result["mesh_order"] = mesh_order_text(layout.mesh_order);
   return result;
@@ -121,6 +122,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
                                              "zero",
                                              "sequence_parallel",
                                              "recompute",
+                                             "recompute_layers",
                                              "attention",
                                              "precision",
                                              "grad_dtype",
@@ -172,6 +174,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
   read_name(object, "products", ProductFormat::fp4, layout.products);
   layout.fp8_param_gather = object.boolean_or("fp8_param_gather", layout.fp8_param_gather);
   read_name(object, "recompute", Recompute::local, layout.recompute);
+  if (object.has("recompute_layers")) layout.recompute_layers = object.integers("recompute_layers", 0, kMaxDegree);
   read_name(object, "attention", AttentionKernel::unfused, layout.attention);
   read_name(object, "precision", ElementType::fp8, layout.precision);
   read_name(object, "grad_dtype", ElementType::fp8, layout.grad_dtype);

@@ -119,6 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
                  Layout{.tp = 2,
                         .pp = 2,
                         .recompute = Recompute::full,
+                        .recompute_layers = {2, 0},
                         .precision = ElementType::fp16,
                         .grad_dtype = ElementType::bf16,
                         .schedule = PipelineSchedule::gpipe,

@@ -159,19 +159,25 @@ Flops masked_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequ
   return {token_count(seq, sequences) * static_cast<double>(shape.layers) * core / 2};
 }
 
-Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute) {
+Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute,
+                     const std::vector<bool>& recomputed) {
   const double tokens = token_count(seq, sequences);
   const auto length = static_cast<double>(seq);
   double again = 0;
-  if (recompute == Recompute::full || recompute == Recompute::local) again = tokens * layers_flops(shape, length);
-  if (recompute == Recompute::local && shape.experts) {
-    again -= tokens * 2 * static_cast<double>(times({shape.moe_layers(), shape.experts->top_k, shape.experts->ffn})) *
-             static_cast<double>(shape.hidden);
-  }
   if (recompute == Recompute::selective) {
-    again = tokens * static_cast<double>(shape.layers) * attention_core_flops(shape, length);
+    again = static_cast<double>(shape.layers) * attention_core_flops(shape, length);
   }
-  return model_flops(shape, seq, sequences) + Flops{again};
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    const bool whole = recompute == Recompute::full || recompute == Recompute::local;
+    if (!whole || !(recomputed.empty() || recomputed[layer])) continue;
+    const bool moe = shape.is_moe_layer(layer);
+    again += layer_flops(shape, moe, length);
+    if (recompute == Recompute::local && moe) {
+      again -= 2 * static_cast<double>(times({shape.experts->top_k, shape.experts->ffn})) *
+               static_cast<double>(shape.hidden);
+    }
+  }
+  return model_flops(shape, seq, sequences) + Flops{tokens * again};
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/units.hpp"
 #include "model/transformer.hpp"
@@ -39,8 +40,10 @@ Flops forward_flops(const Transformer& shape, std::int64_t seq, std::int64_t seq
 Flops model_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences);
 // model_flops plus what is computed again: the two attention products (selective), so 4 B s^2 h l more for
 // GPT, or every layer's forward but not the logits (full), so 96 B s l h^2 (1 + s/6h + V/16lh) in all; local: as full
-// without the products that make what routed experts return.
-Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute);
+// without the products that make what routed experts return. `recomputed`: of full and local the layers that are;
+// empty: all.
+Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute,
+                     const std::vector<bool>& recomputed = {});
 
 // The FLOPs of attention in one forward pass on the half of the score matrix that a causal mask hides.
 Flops masked_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences);

@@ -46,6 +46,9 @@ TEST(ExportRoundTrip, MegatronFlagsMakeTheSamePlan) {
       "dgx-a100:2",
       "--model llama2-7b --layers 10 --pp 4 --stage-layers 2,3,3,2 --zero 1 --bucket-size 300000000 "
       "--global-batch 32 --policy megatron-grad");
+  expect_megatron_round_trip("dgx-a100:2",
+                             "--model llama2-7b --layers 8 --pp 2 --recompute full --recompute-layers 3 --global-batch "
+                             "32 --policy megatron-grad");
   expect_megatron_round_trip("dgx-a100:1",
                              "--model gpt2 --bucket-size 9000000 --global-batch 32 --policy megatron-grad");
 }

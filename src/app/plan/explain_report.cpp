@@ -120,6 +120,9 @@ class ExplanationText {
       text += wrapped(3, 5, shorter_with(x.remedies));
     }
     if (!e_.against_bubble.empty()) text += wrapped(0, 2, "Against the bubble: " + shorter_with(e_.against_bubble));
+    if (!e_.against_recomputation.empty()) {
+      text += wrapped(0, 2, "Against recomputation: " + shorter_with(e_.against_recomputation));
+    }
     return text;
   }
   std::string shorter_with(const std::vector<Remedy>& remedies) const {
@@ -224,6 +227,7 @@ Json explanation_json(const PolicyStudy& study, const PlanExplanation& e) {
                                {"remedies", remedies_json(x.remedies)}});
   }
   json["against_bubble"] = remedies_json(e.against_bubble);
+  json["against_recomputation"] = remedies_json(e.against_recomputation);
   return json;
 }
 

@@ -176,6 +176,7 @@ class ExplanationScreen {
     const std::span<const LargestExposure> explained = worth_explaining();
     for (std::size_t i = 0; i < explained.size(); ++i) add(explained[i].remedies, std::to_string(i + 1));
     add(e_.against_bubble, "bubble");
+    add(e_.against_recomputation, "recompute");
     if (changes.empty()) return e_.largest.empty() ? "" : "What to do: nothing that was tried shortens the step.\n";
     std::stable_sort(changes.begin(), changes.end(),
                      [](const Change& a, const Change& b) { return a.remedy->step_s < b.remedy->step_s; });

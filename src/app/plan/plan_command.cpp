@@ -35,6 +35,7 @@
 #include "study/plan/device_map_choice.hpp"
 #include "study/plan/fitting_layouts.hpp"
 #include "study/plan/plan_study.hpp"
+#include "study/plan/recompute_layers_choice.hpp"
 #include "study/plan/reduce_every_choice.hpp"
 #include "study/plan/stage_layers_choice.hpp"
 
@@ -132,8 +133,19 @@ std::optional<ReduceEveryChoice> decide_reduce_every(const Flags& flags, const s
 std::optional<StageLayersChoice> decide_stage_layers(const Flags& flags, const std::vector<std::string>& policies,
                                                      const Profile& profile, Inputs& inputs) {
   if (flags.text("stage-layers") != "auto") return std::nullopt;
-  StageLayersChoice choice = choose_stage_layers(inputs, profile, policy_to_predict_with(flags, policies));
+  StageLayersChoice choice = choose_stage_layers(inputs, profile, policy_to_predict_with(flags, policies),
+                                                 flags.text("recompute-layers") == "auto");
   inputs.layout.stage_layers = choice.options[choice.chosen].layers;
+  return choice;
+}
+
+// Decides how many layers backward computes again.
+std::optional<RecomputeLayersChoice> decide_recompute_layers(const Flags& flags,
+                                                             const std::vector<std::string>& policies,
+                                                             const Profile& profile, Inputs& inputs) {
+  if (flags.text("recompute-layers") != "auto") return std::nullopt;
+  RecomputeLayersChoice choice = choose_recompute_layers(inputs, profile, policy_to_predict_with(flags, policies));
+  inputs.layout = with_fewest(choice, inputs.layout);
   return choice;
 }
 
@@ -256,6 +268,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   Inputs inputs = read_searched_inputs(flags, err, true);
   const std::optional<DeviceMapChoice> devices = decide_device_map(flags, policies, profile, inputs);
   const std::optional<StageLayersChoice> stages = decide_stage_layers(flags, policies, profile, inputs);
+  const std::optional<RecomputeLayersChoice> recomputed = decide_recompute_layers(flags, policies, profile, inputs);
   const std::optional<CompressionChoice> compression = decide_compression(flags, policies, profile, inputs);
   const std::optional<ReduceEveryChoice> reduced = decide_reduce_every(flags, policies, profile, inputs);
   PlanStudy study = study_plan(inputs, policies, profile, progress_bars(terminal_of(err)));
@@ -282,6 +295,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (compression && explains(flags)) json["compression_options"] = compression_options_json(*compression);
   if (reduced) json["reduce_every"] = reduce_every_line(*reduced);
   if (stages) json["stage_layers"] = stage_layers_line(*stages);
+  if (recomputed) json["recompute_layers"] = recompute_layers_line(*recomputed);
   if (devices) json["device_map"] = device_map_line(*devices);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) {
@@ -293,6 +307,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   } else {
     if (devices) out << fmt::format("--device-map auto: {}\n\n", device_map_line(*devices));
     if (stages) out << fmt::format("--stage-layers auto: {}\n\n", stage_layers_line(*stages));
+    if (recomputed) out << fmt::format("--recompute-layers auto: {}\n\n", recompute_layers_line(*recomputed));
     if (reduced) out << fmt::format("--reduce-every auto: {}\n\n", reduce_every_line(*reduced));
     if (compression) print_compression(*compression, wish->flag, explains(flags), out);
     print_explained(flags, study, explained, launch_gain_line(gain), out);

@@ -132,6 +132,33 @@ TEST(PlanJson, StageLayersThatArePredictedAreThoseOfThePlan) {
   EXPECT_PRED2(contains, swept.err, "--stage-layers auto: weft plan decides it");
 }
 
+TEST(PlanJson, FewestRecomputedLayersAreThoseOfThePlan) {
+  const std::string flags =
+      "--model llama3-8b --cluster dgx-a100:1 --pp 8 --micro-batch 1 --global-batch 16 --seq 8192 --recompute full "
+      "--policy priority --memory ";
+  const auto policy = [](const nlohmann::json& json) { return json.at("policies").at("priority"); };
+  const auto peak = [&](const std::string& more) {
+    return policy(plan_json(flags + more)).at("memory_peak_bytes").get<double>();
+  };
+  const double all = peak("80"), none = policy(plan_json(flags + "79 --recompute-layers auto")).at("memory_peak_bytes");
+  ASSERT_LT(all, none);
+  const std::string limit = fmt::format("{:.2f}", 0.5 * (all + none) / 1073741824.0);
+  const nlohmann::json chosen = plan_json(flags + limit + " --recompute-layers auto");
+  const auto layers = chosen.at("layout").at("recompute_layers").get<std::vector<std::int64_t>>();
+  EXPECT_TRUE(policy(chosen).at("fits").get<bool>());
+  EXPECT_GT(layers.front(), 0);
+  EXPECT_EQ(layers.back(), 0);  // the last stage holds one micro-batch
+  const nlohmann::json given = plan_json(flags + limit + fmt::format(" --recompute-layers {}", fmt::join(layers, ",")));
+  EXPECT_EQ(policy(chosen).at("step_s"), policy(given).at("step_s"));
+  EXPECT_LT(policy(chosen).at("step_s"), policy(plan_json(flags + limit)).at("step_s"));
+  const CliResult run = weft_cli("run --layers 2 --cluster local:1 --recompute full --recompute-layers auto");
+  EXPECT_EQ(run.code, kBadInput);
+  EXPECT_PRED2(contains, run.err, "--recompute-layers auto: weft plan decides it");
+  const CliResult nothing = weft_cli("plan --model gpt2 --cluster dgx-a100:1 --recompute-layers auto");
+  EXPECT_EQ(nothing.code, kBadInput);
+  EXPECT_PRED2(contains, nothing.err, "is for --recompute full or local, not none");
+}
+
 TEST(PlanJson, OneDeviceHasNothingToHide) {
   const nlohmann::json json = plan_json("--model gpt2 --cluster dgx-a100:1,gpus=1");
   EXPECT_TRUE(json.at("policies").at("serial").at("hidden_pct").is_null());

@@ -149,6 +149,25 @@ TEST(PlanExplanation, WhatItNamesAgainstABubbleShortensTheStepAsItSays) {
   EXPECT_TRUE(without.at("policies").at("priority").at("explanation").at("against_bubble").empty());
 }
 
+// Likewise, of the layers that have room.
+TEST(PlanExplanation, WhatItNamesAgainstRecomputationShortensTheStepAsItSays) {
+  const std::string flags =
+      "--model llama3-8b --cluster dgx-a100:1 --pp 8 --micro-batch 1 --global-batch 16 --seq 8192 --policy priority";
+  const auto policy = [](const nlohmann::json& json) { return json.at("policies").at("priority"); };
+  const nlohmann::json own = policy(explained(flags + " --memory 40 --recompute full"));
+  const nlohmann::json& remedies = own.at("explanation").at("against_recomputation");
+  ASSERT_EQ(remedies.size(), 1);  // without recomputation it does not fit
+  const auto change = remedies.front().at("change").get<std::string>();
+  EXPECT_PRED2(contains, change, "--recompute-layers ");
+  const CliResult result = weft_cli("plan --json " + flags + " --memory 40 --recompute full " + change);
+  ASSERT_EQ(result.code, kOk) << result.err;
+  const nlohmann::json changed = policy(nlohmann::json::parse(result.out));
+  EXPECT_TRUE(changed.at("fits").get<bool>());
+  EXPECT_DOUBLE_EQ(changed.at("step_s").get<double>(), remedies.front().at("step_s").get<double>());
+  EXPECT_LT(changed.at("step_s").get<double>(), own.at("step_s").get<double>());
+  EXPECT_TRUE(policy(explained(flags)).at("explanation").at("against_recomputation").empty());
+}
+
 void expect_hundred_columns(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;

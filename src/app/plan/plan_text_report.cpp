@@ -191,7 +191,7 @@ std::string study_heading(const PlanStudy& study, bool links) {
   if (l.encodes_weights()) text += fmt::format("  weights as {}", name_of(l.compress_weights));
   text += fmt::format("  {}", name_of(l.precision));
   if (l.products != ProductFormat::stored) text += fmt::format("  products in {}", name_of(l.products));
-  text += fmt::format("{}  recompute {}  {}\n", l.sequence_parallel ? "  sequence parallel" : "", name_of(l.recompute),
+  text += fmt::format("{}  recompute {}  {}\n", l.sequence_parallel ? "  sequence parallel" : "", recompute_in_words(l),
                       l.pp > 1 ? name_of(l.schedule) : "no pipeline");
   return text;
 }

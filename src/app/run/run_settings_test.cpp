@@ -139,6 +139,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"sequence-parallel", {"true", {{"tp", "2"}}}},
       {"dropout", {"0.3"}},
       {"recompute", {"full"}},
+      {"recompute-layers", {"1", {{"recompute", "full"}}}},
       {"attention", {"unfused"}},
       {"compress", {"gradients=int8"}},
       {"compress-min", {"100", {{"compress", "gradients=int8"}}}},

@@ -220,7 +220,7 @@ void ClassBuilder::forward_attention(LayerValues& v, Phase phase) {
   v.middle = residual(Role::attention_residual, phase, branch, v.input, &v.attention_mask, "middle");
 }
 
-// `saved` is what forward left, `again` what was recomputed (the same unless recompute is full or local).
+// `saved` is what forward left, `again` what was recomputed (the same unless the whole layer is).
 ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerValues& again, ValueId grad) {
   LayerValues v = again;
   v.input = saved.input;
@@ -229,8 +229,7 @@ ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerVa
   const ValueId d_context =
       linear_backward(Role::attention_out, v.context, {dy}, {heads() * value_head(), model_.hidden});
   // What attention read of all tokens is not kept: backward gathers or joins it again.
-  const bool recomputed = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
-  if (!recomputed) gather_keys(v, Phase::input_grad);
+  if (!recomputed_[layer_]) gather_keys(v, Phase::input_grad);
   if (layout_.recompute == Recompute::selective) attention_core(v, Phase::recompute);
   const ValueId d_queries = backward_queries(v, d_context);
   const ValueId dx = to_stream(Role::attention_gather, Phase::input_grad, d_queries, label("attention_gather.dx"));

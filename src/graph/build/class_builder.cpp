@@ -11,7 +11,12 @@ namespace weft {
 
 ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Transformer& model, const Layout& layout,
                            ClassId id)
-    : graph_(graph), transfers_(transfers), model_(model), layout_(layout), id_(id) {
+    : graph_(graph),
+      transfers_(transfers),
+      model_(model),
+      layout_(layout),
+      id_(id),
+      recomputed_(recomputed_layers(layout, model)) {
   const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);
   for (std::int32_t chunk = 0; chunk < layout.vpp; ++chunk) {
     const std::int64_t in_model = global_chunk(chunk) % layout.model_chunks();
@@ -79,8 +84,7 @@ void ClassBuilder::backward_chunk(std::int32_t chunk) {
   for (layer_ = first + count - 1; layer_ >= first; --layer_) {
     in_backward_turns([&](Turn& turn) {
       const LayerValues& saved = turn.saved[chunk][layer_ - first];
-      const bool recomputes = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
-      const LayerValues again = recomputes ? recompute_layer(saved) : saved;
+      const LayerValues again = recomputed_[layer_] ? recompute_layer(saved) : saved;
       turn.grad = backward_layer(saved, again, turn.grad);
     });
     forget_gathered();

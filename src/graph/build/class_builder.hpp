@@ -339,6 +339,7 @@ class ClassBuilder {
   const Transformer& model_;
   const Layout& layout_;
   ClassId id_;
+  std::vector<bool> recomputed_;  // by layer of the model: as a whole
   std::int32_t chunk_ = 0, layer_ = -1;
   std::int32_t labelled_layer_ = -1;  // whose label_prefix_ it is
   std::string label_prefix_;

@@ -118,7 +118,7 @@ class FeatureList {
     add_if(l.kfac_interval > 0, Feature::kfac, fmt::format("K-FAC, refreshed every {} steps", l.kfac_interval));
     add_if(!l.tasks.empty(), Feature::user_tasks, fmt::format("{} tasks of the user", l.tasks.size()));
     add_if(has_dropout(plan_.model, l), Feature::dropout, "dropout");
-    add_if(l.recompute != Recompute::none, Feature::recompute, fmt::format("recompute {}", name_of(l.recompute)));
+    add_if(l.recompute != Recompute::none, Feature::recompute, "recompute " + recompute_in_words(l));
     add_if(l.attention == AttentionKernel::flash, Feature::attention_kernel, "flash attention");
   }
 

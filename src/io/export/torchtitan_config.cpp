@@ -164,7 +164,9 @@ class TorchTitanWriter {
     set_text("mode", layout_.recompute == Recompute::none        ? "none"
                      : layout_.recompute == Recompute::selective ? "selective"
                                                                  : "full");
-    if (layout_.recompute == Recompute::full) {
+    if (!layout_.recompute_layers.empty()) {
+      sheet_.leaves_out(Feature::recompute, "TorchTitan recomputes all layers");
+    } else if (layout_.recompute == Recompute::full) {
       sheet_.carries({Feature::recompute});
     } else {
       sheet_.leaves_out(Feature::recompute, "TorchTitan chooses other operations to keep");

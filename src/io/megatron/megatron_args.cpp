@@ -111,7 +111,7 @@ class LayoutReader {
       set("recompute", "selective", "--recompute-activations");
     }
     if (granularity == "full" && method == "block") {
-      flags_.note("--recompute-method", "Weft recomputes every layer, not the first of each stage only");
+      if (layers) set("recompute-layers", std::to_string(*layers), "--recompute-num-layers");
     } else if (granularity == "full" && layers.value_or(1) > 1) {
       flags_.note("--recompute-num-layers", "Weft keeps the input of every layer, not of every group of layers");
     }

@@ -208,6 +208,9 @@ TEST(MegatronArgs, ShardingAndOverlapLevels) {
   EXPECT_EQ(of("--attention-backend unfused").at("attention"), "unfused");
   EXPECT_EQ(of("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1").at("recompute"),
             "full");
+  const auto block = of("--recompute-granularity full --recompute-method block --recompute-num-layers 2");
+  EXPECT_EQ(block.at("recompute"), "full");
+  EXPECT_EQ(block.at("recompute-layers"), "2");
   EXPECT_EQ(of("--use-tp-pp-dp-mapping").at("mesh-order"), "tp,cp,pp,dp");
 }
 
@@ -260,9 +263,9 @@ TEST(MegatronArgs, WhatIsOnlyHalfUnderstoodIsNamed) {
     const IgnoredFlag* found = ignored(job, flag);
     return found ? found->reason : "not named";
   };
-  EXPECT_NE(
-      reason("--recompute-granularity full --recompute-method block --recompute-num-layers 1", "--recompute-method"),
-      "not named");
+  EXPECT_NE(reason("--recompute-granularity full --recompute-method uniform --recompute-num-layers 2",
+                   "--recompute-num-layers"),
+            "not named");
   EXPECT_NE(reason("--num-query-groups 2", "--num-query-groups"), "not named");
   EXPECT_NE(reason("--make-vocab-size-divisible-by 8", "--make-vocab-size-divisible-by"), "not named");
   EXPECT_EQ(reason("--make-vocab-size-divisible-by 128", "--make-vocab-size-divisible-by"), "not named");

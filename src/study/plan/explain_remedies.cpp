@@ -16,6 +16,7 @@
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 #include "study/plan/plan_explanation.hpp"
+#include "study/plan/recompute_layers_choice.hpp"
 #include "timeline/accounting.hpp"
 
 namespace weft {
@@ -120,6 +121,27 @@ class ChangeList {
     return changes_;
   }
 
+  // Keeps what has room.
+  std::vector<RemedyChange> for_recomputation(const Profile& profile) {
+    changes_.clear();
+    if (now().recompute == Recompute::none) return {};
+    add("--recompute none", [](Layout& l) {
+      l.recompute = Recompute::none;
+      l.recompute_layers.clear();
+    });
+    if (now().recompute == Recompute::selective || now().directions() > 1) return changes_;
+    Inputs bare = inputs_;
+    bare.layout.recompute_layers.clear();
+    const RecomputeLayersChoice choice =
+        choose_recompute_layers(bare, profile, searches(policy_) ? "priority" : policy_);
+    const Layout fewest = with_fewest(choice, now());
+    if (!fewest.recompute_layers.empty()) {
+      add(fmt::format("--recompute-layers {}", fmt::join(fewest.recompute_layers, ",")),
+          [&](Layout& l) { l.recompute_layers = fewest.recompute_layers; });
+    }
+    return changes_;
+  }
+
  private:
   const Layout& now() const { return inputs_.layout; }
   template <class Edit>
@@ -188,7 +210,7 @@ class ChangeList {
     });
   }
   void balance_stages(const Profile& profile) {
-    if (!now().stage_layers.empty() || now().directions() > 1) return;
+    if (!now().stage_layers.empty() || now().recompute_layers.size() > 1 || now().directions() > 1) return;
     const Cluster cluster(inputs_.cluster);
     const StepGraph graph = build_step_graph(inputs_.model, cluster, now());
     const std::vector<std::int64_t> layers =
@@ -201,10 +223,12 @@ class ChangeList {
     std::string words = other_chunks ? fmt::format("--vpp {} ", chunks) : "";
     words += fmt::format("--schedule {}", row_of(schedule).name);
     if (other_chunks && !now().stage_layers.empty()) words += " (no --stage-layers)";
+    if (other_chunks && now().recompute_layers.size() > 1) words += " (no --recompute-layers)";
     if (now().warm_up_depth > 0) words += " (no --warm-up-depth)";
     add(words, [&](Layout& l) {
       l.schedule = schedule;
       if (other_chunks) l.stage_layers.clear();
+      if (other_chunks && l.recompute_layers.size() > 1) l.recompute_layers.clear();
       l.vpp = chunks;
       l.warm_up_depth = 0;
     });
@@ -345,6 +369,7 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
   }
   const bool has_bubble = explained.accounting.mean.bubble_s >= kNoticeableBubble * explained.step_s;
   changes.push_back(has_bubble ? list.for_bubble(profile) : std::vector<RemedyChange>{});
+  changes.push_back(list.for_recomputation(profile));
   for (const PolicyStudy& other : study.policies) {
     outcomes["--policy " + other.policy] = RemedyOutcome{other.step_s, other.fits};
   }
@@ -383,7 +408,8 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
     remedies = of_changes(changes[e]);
     if (faster[e] && faster[e]->step_s < (1 - kMinGain) * explained.step_s) remedies.push_back(*faster[e]);
   }
-  explanation.against_bubble = of_changes(changes.back());
+  explanation.against_bubble = of_changes(changes[changes.size() - 2]);
+  explanation.against_recomputation = of_changes(changes.back());
 }
 
 }  // namespace weft

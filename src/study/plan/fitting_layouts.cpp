@@ -1,6 +1,7 @@
 #include "study/plan/fitting_layouts.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "planner/policy/megatron_options.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
+#include "study/plan/recompute_layers_choice.hpp"
 
 namespace weft {
 namespace {
@@ -63,6 +65,7 @@ std::string changed_flags(const Layout& from, const Layout& to) {
   if (to.vpp != from.vpp) add(fmt::format("--vpp {}", to.vpp));
   if (to.schedule != from.schedule) add(fmt::format("--schedule {}", name_of(to.schedule)));
   if (!from.stage_layers.empty() && to.stage_layers.empty()) add("(no --stage-layers)");
+  if (!from.recompute_layers.empty() && to.recompute_layers.empty()) add("(no --recompute-layers)");
   if (to.sequence_parallel && !from.sequence_parallel) add("--sequence-parallel");
   if (!to.sequence_parallel && from.sequence_parallel) add("(no --sequence-parallel)");
   if (to.zero != from.zero) add(fmt::format("--zero {}", to.zero));
@@ -73,6 +76,9 @@ std::string changed_flags(const Layout& from, const Layout& to) {
   if (from.warm_up_depth > 0 && to.warm_up_depth == 0) add("(no --warm-up-depth)");
   if (from.has_slices() && !to.has_slices()) add("(no --slices)");
   if (to.recompute != from.recompute) add(fmt::format("--recompute {}", name_of(to.recompute)));
+  if (!to.recompute_layers.empty() && to.recompute_layers != from.recompute_layers) {
+    add(fmt::format("--recompute-layers {}", fmt::join(to.recompute_layers, ",")));
+  }
   if (to.micro_batch != from.micro_batch) add(fmt::format("--micro-batch {}", to.micro_batch));
   return text;
 }
@@ -99,6 +105,7 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
   if (layout.pp != now.pp) {
     layout.warm_up_depth = 0;
     layout.stage_layers.clear();
+    if (layout.recompute_layers.size() > 1) layout.recompute_layers.clear();
     layout.vpp = 1;
     if (row_of(layout.schedule).several_chunks) layout.schedule = PipelineSchedule::one_f_one_b;
   }
@@ -186,11 +193,24 @@ class FittingSearch {
     return std::nullopt;
   }
 
+  // Where the change recomputes layers, no more of them than is needed.
+  FittingLayout with_fewest_recomputed(const FittingLayout& found) const {
+    const bool recomputes = found.layout.recompute == Recompute::full && inputs_.layout.recompute != Recompute::full;
+    if (!recomputes || found.layout.directions() > 1) return found;
+    const RecomputeLayersChoice choice = choose_recompute_layers(with_layout(found.layout), profile_, policy_);
+    return plan(with_fewest(choice, found.layout)).value_or(found);
+  }
+
  private:
-  std::optional<FittingLayout> plan(const Layout& layout) const {
+  Inputs with_layout(const Layout& layout) const {
     Inputs inputs = inputs_;
     inputs.layout = layout;
     inputs.options = applicable_options(inputs.options, layout);
+    return inputs;
+  }
+
+  std::optional<FittingLayout> plan(const Layout& layout) const {
+    const Inputs inputs = with_layout(layout);
     const PlanRequest request = request_of(inputs, profile_);
     const WholePlan made = make_whole_plan(request, build_step_graph(inputs.model, cluster_, layout), policy_);
     const Plan& plan = made.plan();
@@ -237,9 +257,15 @@ FittingLayouts find_fitting_layouts(const PlanStudy& study, const Profile& profi
   for (std::optional<FittingLayout>& layout : found) {
     if (layout) result.layouts.push_back(std::move(*layout));
   }
-  std::stable_sort(result.layouts.begin(), result.layouts.end(),
-                   [](const FittingLayout& a, const FittingLayout& b) { return a.step_s < b.step_s; });
+  const auto sort_by_step = [&] {
+    std::stable_sort(result.layouts.begin(), result.layouts.end(),
+                     [](const FittingLayout& a, const FittingLayout& b) { return a.step_s < b.step_s; });
+  };
+  sort_by_step();
   if (result.layouts.size() > kMaxShown) result.layouts.resize(kMaxShown);
+  parallel_for(result.layouts.size(), std::thread::hardware_concurrency(),
+               [&](std::size_t i) { result.layouts[i] = search.with_fewest_recomputed(result.layouts[i]); });
+  sort_by_step();
   return result;
 }
 

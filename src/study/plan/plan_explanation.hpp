@@ -55,6 +55,7 @@ struct PlanExplanation {
   std::map<std::int32_t, ChoiceNode> choices;  // by kind of transfer: the ways to carry it out, with their cost
   std::vector<LargestExposure> largest;        // at most three; add_remedies adds their remedies
   std::vector<Remedy> against_bubble;          // what add_remedies finds for the time that stages wait
+  std::vector<Remedy> against_recomputation;   // and for what backward computes again
 };
 
 PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile);

@@ -245,7 +245,8 @@ CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
 
 Throughput throughput_of(const Transformer& model, const Layout& l, const StepGraph& graph, double step_s) {
   const Flops useful = model_flops(model, l.seq, l.global_batch);
-  const Flops executed = hardware_flops(model, l.seq, l.global_batch, l.recompute);
+  const std::vector<bool> recomputed = recomputed_layers(l, model);
+  const Flops executed = hardware_flops(model, l.seq, l.global_batch, l.recompute, recomputed);
   const double peak = peak_flops(graph, l);
   const auto rates = [&](double model_flops_of_step, double executed_flops_of_step) {
     return FlopRates{.tflops_per_gpu = model_flops_of_step / step_s / static_cast<double>(l.devices()) * 1e-12,
@@ -253,7 +254,9 @@ Throughput throughput_of(const Transformer& model, const Layout& l, const StepGr
                      .hfu = executed_flops_of_step / step_s / peak};
   };
   const double masked = masked_flops(model, l.seq, l.global_batch).value;
-  const double passes = 3, again = l.recompute == Recompute::none ? 0 : 1;
+  const auto whole_layers = static_cast<double>(std::ranges::count(recomputed, true));
+  const double passes = 3,
+               again = l.recompute == Recompute::selective ? 1 : whole_layers / static_cast<double>(recomputed.size());
   return {.tokens_per_s = static_cast<double>(l.global_batch * l.seq) / step_s,
           .whole = rates(useful.value, executed.value),
           .causal = rates(useful.value - passes * masked, executed.value - (passes + again) * masked)};

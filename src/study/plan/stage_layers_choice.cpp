@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "planner/partition/stage_balance.hpp"
 #include "study/plan/plan_study.hpp"
+#include "study/plan/recompute_layers_choice.hpp"
 
 namespace weft {
 namespace {
@@ -17,8 +18,12 @@ namespace {
 constexpr int kMostLayersMoreInFirst = 2;
 
 StageLayersOption predicted(Inputs inputs, const Profile& profile, const std::string& policy,
-                            const std::vector<std::int64_t>& layers) {
+                            const std::vector<std::int64_t>& layers, bool fewest_recomputed) {
   inputs.layout.stage_layers = layers;
+  if (fewest_recomputed) {
+    const RecomputeLayersOption fewest = choose_recompute_layers(inputs, profile, policy).fewest;
+    return {layers, fewest.step_s, fewest.memory, fewest.fits};
+  }
   const PlanStudy study = study_plan(inputs, {policy}, profile);
   const PolicyStudy& only = study.policies.front();
   return {layers, only.step_s, only.memory_peak, only.fits};
@@ -37,7 +42,8 @@ std::string option_in_words(const StageLayersOption& option) {
 
 }  // namespace
 
-StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profile, const std::string& policy) {
+StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profile, const std::string& policy,
+                                      bool fewest_recomputed) {
   const Layout& layout = inputs.layout;
   if (layout.pp == 1) fail("--stage-layers auto: is for pipelines; give --pp");
   if (layout.directions() > 1) {
@@ -58,7 +64,7 @@ StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profi
   }
   StageLayersChoice choice{policy, {}, 0};
   for (const std::vector<std::int64_t>& layers : tried) {
-    choice.options.push_back(predicted(inputs, profile, policy, layers));
+    choice.options.push_back(predicted(inputs, profile, policy, layers, fewest_recomputed));
   }
   const auto rank = [](const StageLayersOption& o) {
     return std::tuple(!o.fits, o.fits ? o.step_s : static_cast<double>(o.memory.value), o.memory);

@@ -55,6 +55,7 @@ const std::vector<KeyRule>& rules() {
       {"warm-up-depth", ValueType::integer},
       {"kfac-interval", ValueType::integer},
       {"stage-layers", ValueType::list},
+      {"recompute-layers", ValueType::list},
       {"slices", ValueType::list},
       {"mesh-order", ValueType::list},
       {"memory", ValueType::number},
