@@ -223,16 +223,25 @@ std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layo
   return remarks;
 }
 
-Inputs read_inputs(const Flags& flags, bool searches_devices) {
-  for (const char* const decided : {"reduce-every", "stage-layers", "recompute-layers"}) {
-    if (flags.text(decided) != "auto" || searches_devices) continue;
-    fail("--{} auto: weft plan decides it, for one layout; give what it names", decided);
+void require_decided(const Flags& flags, Decides decides) {
+  if (decides == Decides::everything) return;
+  const auto refuse = [&](const char* flag) {
+    if (flags.text(flag) == "auto") fail("--{} auto: weft plan decides it, for one layout; give what it names", flag);
+  };
+  refuse("reduce-every");
+  if (decides == Decides::nothing) {
+    refuse("stage-layers");
+    refuse("recompute-layers");
   }
-  if (chooses_device_map(flags) && !searches_devices) {
+  if (chooses_device_map(flags)) {
     fail(
         "--device-map auto: only weft plan searches, for one layout; give it the devices that this found, or its plan "
         "file");
   }
+}
+
+Inputs read_inputs(const Flags& flags, Decides decides) {
+  require_decided(flags, decides);
   Inputs inputs;
   inputs.model = read_model(flags);
   LimitedCluster limited = read_limited_cluster(flags);

@@ -9,9 +9,13 @@ namespace weft {
 
 void declare_input_flags(Flags& flags);
 
+// What a command decides by prediction where a flag says auto; others are refused.
+enum class Decides { nothing, layers, everything };
+
 // Throws Error naming the flag or file, the value and what is allowed.
-// `searches_devices`: the caller follows --device-map auto; it is refused otherwise.
-Inputs read_inputs(const Flags& flags, bool searches_devices = false);
+Inputs read_inputs(const Flags& flags, Decides decides = Decides::nothing);
+// The part of it that refuses what the command does not decide.
+void require_decided(const Flags& flags, Decides decides);
 
 // Its parts, for callers that read many layouts of one model on one cluster.
 Transformer read_model(const Flags& flags);

@@ -54,6 +54,7 @@ TEST_P(AcceptsEveryLayout, AtEveryZeroStage) {
       Layout layout = named.layout;
       layout.zero = zero;
       layout.recompute = static_cast<Recompute>(turn % 3);
+      if (turn % 6 == 2) layout.recompute_layers = {1};
       layout.attention = turn % 2 == 0 ? AttentionKernel::flash : AttentionKernel::unfused;
       layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
       layout.precision = turn % 5 == 0 ? ElementType::fp32 : ElementType::bf16;

@@ -32,6 +32,7 @@ std::vector<Layout> layouts(const Transformer& model, std::int64_t devices) {
           l.global_batch = 8 * l.dp;
           l.sequence_parallel = tp > 1 && zero % 2 == 1;
           l.recompute = static_cast<Recompute>((zero + pp + tp) % 3);
+          if (l.recompute == Recompute::full && zero % 2 == 0) l.recompute_layers = {1};
           l.attention = zero < 2 ? AttentionKernel::unfused : AttentionKernel::flash;
           l.precision = pp == 2 ? ElementType::fp32 : ElementType::bf16;
           try {

@@ -49,6 +49,7 @@ TEST_P(AcceptsOverlap, InEveryLayoutAtEveryZeroStage) {
       Layout layout = base;
       layout.zero = zero;
       layout.recompute = static_cast<Recompute>(turn % 3);
+      if (turn % 6 == 2) layout.recompute_layers = {1};
       layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
       layout.precision = turn % 5 == 0 ? ElementType::fp32 : ElementType::bf16;
       const Transformer& model = base.ep > 1 ? models[turn / 4 % 2 * 2 + 1] : models[(turn / 4 + turn) % 4];

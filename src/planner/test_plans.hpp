@@ -103,7 +103,6 @@ inline std::vector<NamedLayout> layouts() {
       {"split backward", {.pp = 4, .schedule = zb_h2}},
       {"split backward in waves", {.pp = 4, .vpp = 2, .schedule = zbv}},
       {"uneven stages", {.pp = 4, .stage_layers = {1, 4, 2, 1}}},
-      {"stages with some layers recomputed", {.pp = 4, .recompute = Recompute::full, .recompute_layers = {2, 1, 0, 0}}},
       {"cp", {.cp = 4}},
       {"tp and pp", {.tp = 4, .pp = 2, .etp = 4, .mesh_order = pp_inside}},
       {"tp, cp and pp",

@@ -150,6 +150,7 @@ TEST_P(BoundMatrix, HoldsForEveryLayout) {
       Layout layout = base;
       layout.zero = 2 * half + turn / 2 % 2;
       layout.recompute = static_cast<Recompute>(turn % 3);
+      if (turn % 6 == 2) layout.recompute_layers = {1};
       layout.clip_grad = turn % 2;
       const ClusterSpec cluster = clusters()[turn / 2 % 5];
       PlanRequest r = request(model, cluster, layout, layout.pp > 4 ? 3 : turn % 4 == 3 ? 1 : 4);

@@ -18,6 +18,7 @@
 #include "app/plan/collective_choice_report.hpp"
 #include "app/plan/explain_report.hpp"
 #include "app/plan/launch_gain_report.hpp"
+#include "app/plan/layer_decisions.hpp"
 #include "app/plan/mover_report.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
@@ -35,9 +36,7 @@
 #include "study/plan/device_map_choice.hpp"
 #include "study/plan/fitting_layouts.hpp"
 #include "study/plan/plan_study.hpp"
-#include "study/plan/recompute_layers_choice.hpp"
 #include "study/plan/reduce_every_choice.hpp"
-#include "study/plan/stage_layers_choice.hpp"
 
 namespace weft {
 namespace {
@@ -64,8 +63,8 @@ std::vector<ExplainedPolicy> explained_policies(const Flags& flags, const PlanSt
   return explained;
 }
 
-Inputs read_searched_inputs(const Flags& flags, std::ostream& err, bool searches_devices = false) {
-  Inputs inputs = read_inputs(flags, searches_devices);
+Inputs read_searched_inputs(const Flags& flags, std::ostream& err, Decides decides = Decides::nothing) {
+  Inputs inputs = read_inputs(flags, decides);
   for (const std::string& remark : inputs.remarks) err << fmt::format("weft: {}\n", remark);
   inputs.search_seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
   return inputs;
@@ -89,12 +88,6 @@ void declare_plan_flags(Flags& flags) {
   declare_sweep_flags(flags);
   declare_against_flags(flags);
   declare_chakra_flags(flags);
-}
-
-// What is decided before plans are made is predicted with the first policy named that needs no search.
-std::string policy_to_predict_with(const Flags& flags, const std::vector<std::string>& policies) {
-  const auto found = std::find_if_not(policies.begin(), policies.end(), searches);
-  return flags.given("policy") && found != policies.end() ? *found : "priority";
 }
 
 // Decides what is compressed.
@@ -126,26 +119,6 @@ std::optional<ReduceEveryChoice> decide_reduce_every(const Flags& flags, const s
   if (flags.text("reduce-every") != "auto") return std::nullopt;
   ReduceEveryChoice choice = choose_reduce_every(inputs, profile, policy_to_predict_with(flags, policies));
   inputs.layout.reduce_every = choice.options[choice.chosen].reduce_every;
-  return choice;
-}
-
-// Decides how many layers stages have.
-std::optional<StageLayersChoice> decide_stage_layers(const Flags& flags, const std::vector<std::string>& policies,
-                                                     const Profile& profile, Inputs& inputs) {
-  if (flags.text("stage-layers") != "auto") return std::nullopt;
-  StageLayersChoice choice = choose_stage_layers(inputs, profile, policy_to_predict_with(flags, policies),
-                                                 flags.text("recompute-layers") == "auto");
-  inputs.layout.stage_layers = choice.options[choice.chosen].layers;
-  return choice;
-}
-
-// Decides how many layers backward computes again.
-std::optional<RecomputeLayersChoice> decide_recompute_layers(const Flags& flags,
-                                                             const std::vector<std::string>& policies,
-                                                             const Profile& profile, Inputs& inputs) {
-  if (flags.text("recompute-layers") != "auto") return std::nullopt;
-  RecomputeLayersChoice choice = choose_recompute_layers(inputs, profile, policy_to_predict_with(flags, policies));
-  inputs.layout = with_fewest(choice, inputs.layout);
   return choice;
 }
 
@@ -265,7 +238,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::string launched = names_policies ? "" : flags.text("policy").value_or("");
   if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);
-  Inputs inputs = read_searched_inputs(flags, err, true);
+  Inputs inputs = read_searched_inputs(flags, err, Decides::everything);
   const std::optional<DeviceMapChoice> devices = decide_device_map(flags, policies, profile, inputs);
   const std::optional<StageLayersChoice> stages = decide_stage_layers(flags, policies, profile, inputs);
   const std::optional<RecomputeLayersChoice> recomputed = decide_recompute_layers(flags, policies, profile, inputs);

@@ -127,9 +127,9 @@ TEST(PlanJson, StageLayersThatArePredictedAreThoseOfThePlan) {
   };
   EXPECT_EQ(step(chosen), step(plan_json(flags + fmt::format(" --stage-layers {}", fmt::join(layers, ",")))));
   EXPECT_LT(step(chosen), 0.95 * step(plan_json(flags)));
-  const CliResult swept = weft_cli("plan " + flags + " --sweep stage-layers=auto");
+  const CliResult swept = weft_cli("plan " + flags + " --sweep zero=0 --reduce-every auto");
   EXPECT_EQ(swept.code, kBadInput);
-  EXPECT_PRED2(contains, swept.err, "--stage-layers auto: weft plan decides it");
+  EXPECT_PRED2(contains, swept.err, "--reduce-every auto: weft plan decides it");
 }
 
 TEST(PlanJson, FewestRecomputedLayersAreThoseOfThePlan) {

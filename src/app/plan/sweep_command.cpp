@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "app/files.hpp"
 #include "app/inputs.hpp"
 #include "app/page/page_sources.hpp"
+#include "app/plan/layer_decisions.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_text_report.hpp"
@@ -52,8 +54,30 @@ Flags flags_of(const Flags& given, const SweepSpec& spec, const SweepChoice& cho
   return flags;
 }
 
-SweepSource source_of(const Flags& flags, const SweepSpec& spec) {
+// The layers that stages have and compute again, where they are left to prediction; a single stage has all of them.
+void decide_layers(const Flags& flags, const std::string& policy, const Profile& profile, Inputs& inputs) {
+  if (inputs.layout.pp > 1) decide_stage_layers(flags, {policy}, profile, inputs);
+  decide_recompute_layers(flags, {policy}, profile, inputs);
+}
+
+bool decides_layers(const Flags& flags, const SweepSpec& spec) {
+  return std::ranges::any_of(std::array{"stage-layers", "recompute-layers"}, [&](const char* flag) {
+    const std::size_t key = spec.find(flag);
+    return flags.text(flag) == "auto" ||
+           (key < spec.keys.size() && std::ranges::find(spec.keys[key].values, "auto") != spec.keys[key].values.end());
+  });
+}
+
+std::string policy_of(const SweepSpec& spec, const SweepChoice& choice) {
+  const std::size_t key = spec.find("policy");
+  return spec.keys[key].values[choice[key]];
+}
+
+SweepSource source_of(const Flags& flags, const SweepSpec& spec, const Profile& profile) {
   const auto chosen = [&](const SweepChoice& choice) { return flags_of(flags, spec, choice); };
+  const auto decide = [=, &spec, &profile](const SweepChoice& choice, Inputs& inputs) {
+    decide_layers(chosen(choice), policy_of(spec, choice), profile, inputs);
+  };
   return {.model = [=](const SweepChoice& choice) { return read_model(chosen(choice)); },
           .cluster = [=](const SweepChoice& choice) { return read_cluster(chosen(choice)); },
           .layout =
@@ -64,7 +88,8 @@ SweepSource source_of(const Flags& flags, const SweepSpec& spec) {
                 return layout;
               },
           .options = read_policy_options(flags),
-          .budget_s = read_budget(flags)};
+          .budget_s = read_budget(flags),
+          .decide = decides_layers(flags, spec) ? decide : std::function<void(const SweepChoice&, Inputs&)>{}};
 }
 
 std::vector<std::string> write_csv_files(const Flags& flags, const Sweep& sweep) {
@@ -81,9 +106,11 @@ std::vector<std::string> write_csv_files(const Flags& flags, const Sweep& sweep)
 }
 
 PlanStudy study_best(const Flags& flags, const Sweep& sweep, const SweepRow& row, const Profile& profile) {
-  const std::size_t policy = sweep.spec.find("policy");
-  return study_plan(read_inputs(flags_of(flags, sweep.spec, row.choice)),
-                    {sweep.spec.keys[policy].values[row.choice[policy]]}, profile);
+  const Flags own = flags_of(flags, sweep.spec, row.choice);
+  const std::string policy = policy_of(sweep.spec, row.choice);
+  Inputs inputs = read_inputs(own, Decides::layers);
+  decide_layers(own, policy, profile, inputs);
+  return study_plan(inputs, {policy}, profile);
 }
 
 int report_nothing_feasible(const Flags& flags, const Sweep& sweep, std::ostream& out) {
@@ -117,6 +144,7 @@ void require_no_sweep_flags(const Flags& flags) {
 
 int run_sweep_command(const Flags& flags, const std::vector<std::string>& policies,
                       const std::vector<IgnoredFlag>& ignored, std::ostream& out, std::ostream& err) {
+  require_decided(flags, Decides::layers);
   SweepSpec spec = parse_sweep(*flags.text("sweep"));
   require_no_typed_flag_is_varied(flags, spec);
   if (spec.find("policy") == spec.keys.size()) spec.keys.push_back({"policy", policies});
@@ -126,7 +154,7 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   options.on_progress = progress_bars(terminal_of(err));
   const std::size_t top = flags.integer("top", 0, 1'000'000).value_or(20);
   const Profile profile = read_profile(flags);
-  const Sweep sweep = run_sweep(spec, source_of(flags, spec), profile, options);
+  const Sweep sweep = run_sweep(spec, source_of(flags, spec, profile), profile, options);
 
   WrittenFiles written{write_csv_files(flags, sweep), {}};
   const std::vector<std::size_t> ranking = sweep.ranking();

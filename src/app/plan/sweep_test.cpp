@@ -41,6 +41,28 @@ TEST(Sweep, EveryRowIsThePlanMadeAlone) {
   }
 }
 
+// Layers that are left to prediction are decided for every row, as for a plan made alone.
+TEST(Sweep, RowsWhoseLayersAreDecidedArePlansMadeAlone) {
+  const std::string job =
+      "--layers 10 --hidden 1024 --heads 16 --seq 2048 --vocab 8192 --cluster dgx-a100:1 "
+      "--global-batch 128 --micro-batch 8 --recompute full --memory 5 ";
+  const nlohmann::json sweep =
+      sweep_of(job + "--sweep pp=2,4,8;policy=priority,serial;stage-layers=auto;recompute-layers=auto").at("sweep");
+  ASSERT_EQ(sweep.at("rows").size(), 6) << sweep.dump();
+  bool some = false;
+  for (const nlohmann::json& row : sweep.at("rows")) {
+    const std::string policy = row.at("keys").at("policy"), pp = row.at("keys").at("pp");
+    const nlohmann::json alone =
+        sweep_of(job + "--stage-layers auto --recompute-layers auto --pp " + pp + " --policy " + policy);
+    EXPECT_EQ(row.at("step_s"), alone.at("policies").at(policy).at("step_s")) << pp << policy;
+    EXPECT_EQ(row.at("memory_peak_bytes"), alone.at("policies").at(policy).at("memory_peak_bytes")) << pp << policy;
+    some = some || alone.at("layout").contains("recompute_layers");
+  }
+  EXPECT_TRUE(some);
+  const CliResult one_stage = weft_cli("plan --json " + job + "--sweep pp=1 --policy serial --stage-layers auto");
+  EXPECT_EQ(one_stage.code, kOk) << one_stage.err;
+}
+
 TEST(Sweep, PoliciesThatShareAPlanHaveTheRowsOfPlansMadeAlone) {
   // ZeRO 3 reduces and gathers layer by layer, whatever the buckets of the policies are, so some plans are shared.
   const std::string job = kModel + "--cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 16 ";

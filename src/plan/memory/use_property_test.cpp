@@ -97,6 +97,7 @@ void expect_peak_by_definition(const Plan& plan) {
 Layout varied(Layout layout, int turn) {
   layout.zero = turn % 4;
   layout.recompute = static_cast<Recompute>(turn % 3);
+  if (turn % 6 == 2) layout.recompute_layers = {1};
   layout.clip_grad = turn % 2;
   return layout;
 }

@@ -41,6 +41,7 @@ TEST_P(AcceptsFsdp, InEveryLayoutAtEveryZeroStage) {
       Layout layout = base;
       layout.zero = zero;
       layout.recompute = static_cast<Recompute>(turn % 3);
+      if (turn % 6 == 2) layout.recompute_layers = {1};
       layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
       layout.precision = turn % 5 == 0 ? ElementType::fp32 : ElementType::bf16;
       const ClusterSpec cluster = clusters()[turn / 4 % 3];

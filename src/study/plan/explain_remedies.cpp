@@ -134,7 +134,7 @@ class ChangeList {
     bare.layout.recompute_layers.clear();
     const RecomputeLayersChoice choice =
         choose_recompute_layers(bare, profile, searches(policy_) ? "priority" : policy_);
-    const Layout fewest = with_fewest(choice, now());
+    const Layout fewest = with_chosen(choice, now());
     if (!fewest.recompute_layers.empty()) {
       add(fmt::format("--recompute-layers {}", fmt::join(fewest.recompute_layers, ",")),
           [&](Layout& l) { l.recompute_layers = fewest.recompute_layers; });

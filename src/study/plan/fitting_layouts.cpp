@@ -198,7 +198,7 @@ class FittingSearch {
     const bool recomputes = found.layout.recompute == Recompute::full && inputs_.layout.recompute != Recompute::full;
     if (!recomputes || found.layout.directions() > 1) return found;
     const RecomputeLayersChoice choice = choose_recompute_layers(with_layout(found.layout), profile_, policy_);
-    return plan(with_fewest(choice, found.layout)).value_or(found);
+    return plan(with_chosen(choice, found.layout)).value_or(found);
   }
 
  private:

@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -16,30 +16,72 @@
 namespace weft {
 namespace {
 
+constexpr double kSearchSeconds = 2;                 // of a policy that searches, for each option
+constexpr double kSharesOfMemory[] = {1, 0.9, 0.8};  // that the fewest layers fit into
+
 // Plans the layout with so many recomputed layers in each stage.
 class RecomputeTrials {
  public:
-  RecomputeTrials(const Inputs& inputs, const Profile& profile, std::string policy)
+  RecomputeTrials(const Inputs& inputs, const Profile& profile, const std::string& policy)
       : inputs_(inputs),
         profile_(profile),
-        policy_(std::move(policy)),
-        per_chunk_(layers_per_chunk(inputs.layout, inputs.model)) {
+        policy_(policy),
+        per_chunk_(layers_per_chunk(inputs.layout, inputs.model)),
+        layers_(static_cast<std::size_t>(inputs.layout.pp)) {
     const PipelineShape shape = shape_of(inputs.layout);
     for (std::size_t chunk = 0; chunk < per_chunk_.size(); ++chunk) {
       stage_of_chunk_.push_back(shape.stage_of(static_cast<std::int64_t>(chunk)));
+      layers_[stage_of_chunk_.back()] += per_chunk_[chunk];
     }
+    all_ = with(layers_);
+    none_ = with(std::vector<std::int64_t>(layers_.size(), 0));
   }
 
-  std::vector<std::int64_t> layers_of_stages() const {
-    std::vector<std::int64_t> layers(static_cast<std::size_t>(inputs_.layout.pp));
-    for (std::size_t chunk = 0; chunk < per_chunk_.size(); ++chunk) layers[stage_of_chunk_[chunk]] += per_chunk_[chunk];
-    return layers;
+  const RecomputeLayersOption& all() const { return all_.option; }
+  const RecomputeLayersOption& none() const { return none_.option; }
+
+  // A stage's memory depends on its own layers alone, so all stages are bisected at once.
+  RecomputeLayersOption fewest(double share_of_memory) const {
+    std::vector<std::int64_t> enough = layers_, too_few(layers_.size(), 0);
+    for (std::size_t stage = 0; stage < layers_.size(); ++stage) {
+      if (none_.fits(stage, share_of_memory)) enough[stage] = 0;
+    }
+    const auto is_open = [&](std::size_t stage) { return enough[stage] - too_few[stage] > 1; };
+    for (;;) {
+      std::vector<std::int64_t> middle = enough;
+      for (std::size_t stage = 0; stage < layers_.size(); ++stage) {
+        if (is_open(stage)) middle[stage] = (enough[stage] + too_few[stage]) / 2;
+      }
+      if (middle == enough) break;
+      const Trial trial = with(middle);
+      for (std::size_t stage = 0; stage < layers_.size(); ++stage) {
+        if (is_open(stage)) (trial.fits(stage, share_of_memory) ? enough : too_few)[stage] = middle[stage];
+      }
+    }
+    return mended(enough, share_of_memory);
   }
 
+ private:
   struct Trial {
     RecomputeLayersOption option;
-    std::vector<bool> fits;  // by stage
+    std::vector<double> used;  // by stage: of its memory
+    bool fits(std::size_t stage, double share_of_memory) const { return used[stage] <= share_of_memory; }
   };
+
+  // What was enough of one stage may not be beside other stages: places in memory may fit together worse.
+  RecomputeLayersOption mended(std::vector<std::int64_t> enough, double share_of_memory) const {
+    Trial trial = with(enough);
+    for (bool more = true; more; trial = more ? with(enough) : trial) {
+      more = false;
+      for (std::size_t stage = 0; stage < layers_.size(); ++stage) {
+        if (trial.fits(stage, share_of_memory) || enough[stage] == layers_[stage]) continue;
+        ++enough[stage];
+        more = true;
+      }
+    }
+    return trial.option;
+  }
+
   Trial with(const std::vector<std::int64_t>& of_stages) const {
     Inputs inputs = inputs_;
     inputs.layout.recompute_layers = chunks_of(of_stages);
@@ -51,18 +93,19 @@ class RecomputeTrials {
     const WholePlan whole =
         make_whole_plan(request_of(inputs, profile_), build_step_graph(inputs.model, cluster, inputs.layout), policy_);
     const Plan& plan = whole.plan();
-    Trial trial{{chunks_of(of_stages), 0, {}, true}, std::vector<bool>(of_stages.size(), true)};
+    Trial trial{{chunks_of(of_stages), 0, {}, true}, std::vector<double>(of_stages.size(), 0)};
     for (std::size_t c = 0; c < plan.classes.size(); ++c) {
       const RankClass& of = plan.graph.classes[c];
+      const double used =
+          static_cast<double>(plan.classes[c].memory.value) / static_cast<double>(of.device.memory.value);
+      trial.used[of.stage] = std::max(trial.used[of.stage], used);
       trial.option.memory = std::max(trial.option.memory, plan.classes[c].memory);
-      if (plan.classes[c].memory <= of.device.memory) continue;
-      trial.fits[of.stage] = trial.option.fits = false;
     }
+    trial.option.fits = std::ranges::max(trial.used) <= 1;
     trial.option.step_s = simulated_period_ns(whole, CostModel(plan.graph, cluster, profile_)) * 1e-9;
     return trial;
   }
 
- private:
   std::vector<std::int64_t> chunks_of(std::vector<std::int64_t> of_stages) const {
     std::vector<std::int64_t> chunks;
     for (std::size_t chunk = 0; chunk < per_chunk_.size(); ++chunk) {
@@ -76,57 +119,62 @@ class RecomputeTrials {
   const Inputs& inputs_;
   const Profile& profile_;
   std::string policy_;
-  std::vector<std::int64_t> per_chunk_, stage_of_chunk_;
+  std::vector<std::int64_t> per_chunk_, layers_, stage_of_chunk_;
+  Trial all_, none_;
 };
 
-std::string option_in_words(const RecomputeLayersOption& option) {
+bool is_none(const RecomputeLayersOption& option) {
+  return std::ranges::all_of(option.layers, [](std::int64_t layers) { return layers == 0; });
+}
+
+// Takes the step, the memory and whether it fits from a plan of the policy that searches.
+void judge(Inputs inputs, const Profile& profile, const std::string& searched, const RecomputeLayersChoice& choice,
+           RecomputeLayersOption& option) {
+  inputs.layout = with_chosen({{}, {option, choice.options.back()}, 0, {}}, inputs.layout);
+  inputs.budget_s = std::min(inputs.budget_s, kSearchSeconds);
+  const PlanStudy study = study_plan(inputs, {searched}, profile);
+  const PolicyStudy& only = study.policies.front();
+  option.step_s = only.step_s;
+  option.memory = only.memory_peak;
+  option.fits = only.fits;
+}
+
+std::string in_words(const RecomputeLayersOption& option) {
   return fmt::format("{} a step and {}{}", format_time(nanos_from_seconds(option.step_s)), format_bytes(option.memory),
                      option.fits ? "" : ", which does not fit");
 }
 
 }  // namespace
 
-RecomputeLayersChoice choose_recompute_layers(const Inputs& inputs, const Profile& profile, const std::string& policy) {
+RecomputeLayersChoice choose_recompute_layers(const Inputs& inputs, const Profile& profile, const std::string& policy,
+                                              const std::string& searched) {
   if (inputs.layout.directions() > 1) {
     fail("--recompute-layers auto: is not for --schedule {}, whose stages hold two parts of the model",
          row_of(inputs.layout.schedule).name);
   }
   const RecomputeTrials trials(inputs, profile, policy);
-  const std::vector<std::int64_t> layers = trials.layers_of_stages();
-  const RecomputeTrials::Trial none = trials.with(std::vector<std::int64_t>(layers.size(), 0)),
-                               all = trials.with(layers);
-  // A stage's memory depends on its own layers alone, so all stages are bisected at once.
-  std::vector<std::int64_t> enough = layers, too_few(layers.size(), 0);
-  for (std::size_t stage = 0; stage < layers.size(); ++stage) {
-    if (none.fits[stage]) enough[stage] = 0;
+  RecomputeLayersChoice choice{searched.empty() ? policy : searched, {trials.fewest(1)}, 0, trials.none()};
+  const auto add = [&](const RecomputeLayersOption& option) {
+    if (option.layers != choice.options.back().layers) choice.options.push_back(option);
+  };
+  if (!searched.empty()) {
+    for (const double share : kSharesOfMemory) add(trials.fewest(share));
   }
-  const auto is_open = [&](std::size_t stage) { return enough[stage] - too_few[stage] > 1; };
-  for (;;) {
-    std::vector<std::int64_t> middle = enough;
-    for (std::size_t stage = 0; stage < layers.size(); ++stage) {
-      if (is_open(stage)) middle[stage] = (enough[stage] + too_few[stage]) / 2;
-    }
-    if (middle == enough) break;
-    const RecomputeTrials::Trial trial = trials.with(middle);
-    for (std::size_t stage = 0; stage < layers.size(); ++stage) {
-      if (is_open(stage)) (trial.fits[stage] ? enough : too_few)[stage] = middle[stage];
-    }
-  }
-  // Where places in memory fit together worse with a layer more, what was enough may not be beside other stages.
-  RecomputeTrials::Trial fewest = trials.with(enough);
-  while (all.option.fits && !fewest.option.fits && enough != layers) {
-    for (std::size_t stage = 0; stage < layers.size(); ++stage) {
-      if (!fewest.fits[stage]) enough[stage] = std::min(enough[stage] + 1, layers[stage]);
-    }
-    fewest = trials.with(enough);
-  }
-  return {policy, fewest.option, none.option, all.option};
+  add(trials.all());
+  if (searched.empty()) return choice;
+  for (RecomputeLayersOption& option : choice.options) judge(inputs, profile, searched, choice, option);
+  const auto rank = [](const RecomputeLayersOption& o) {
+    return std::tuple(!o.fits, o.fits ? o.step_s : static_cast<double>(o.memory.value));
+  };
+  const auto best = std::ranges::min_element(choice.options, {}, rank);
+  choice.chosen = static_cast<std::size_t>(best - choice.options.begin());
+  return choice;
 }
 
-Layout with_fewest(const RecomputeLayersChoice& choice, Layout layout) {
-  layout.recompute_layers = choice.fewest.layers;
-  if (choice.fewest.layers == choice.all.layers) layout.recompute_layers.clear();
-  if (choice.fewest.layers == choice.none.layers) {
+Layout with_chosen(const RecomputeLayersChoice& choice, Layout layout) {
+  layout.recompute_layers = choice.best().layers;
+  if (choice.best().layers == choice.options.back().layers) layout.recompute_layers.clear();
+  if (is_none(choice.best())) {
     layout.recompute = Recompute::none;
     layout.recompute_layers.clear();
   }
@@ -134,16 +182,21 @@ Layout with_fewest(const RecomputeLayersChoice& choice, Layout layout) {
 }
 
 std::string recompute_layers_line(const RecomputeLayersChoice& choice) {
-  const bool none = choice.fewest.layers == choice.none.layers, all = choice.fewest.layers == choice.all.layers;
-  std::string text;
-  if (none) {
-    text = fmt::format("none, because all activations fit: {}", option_in_words(choice.none));
-  } else {
-    text = fmt::format("{} layers{}: {}", fmt::join(choice.fewest.layers, ","),
-                       choice.fewest.fits ? ", the fewest that fit" : "", option_in_words(choice.fewest));
+  const RecomputeLayersOption &best = choice.best(), &fewest = choice.options.front(), &all = choice.options.back();
+  const bool is_all = best.layers == all.layers;
+  const auto layers_of = [](const RecomputeLayersOption& option) {
+    return is_none(option) ? std::string("none") : fmt::format("{} layers", fmt::join(option.layers, ","));
+  };
+  std::string text = is_all ? "all layers" : layers_of(best);
+  if (choice.chosen == 0 && is_none(best)) {
+    text += ", because all activations fit";
+  } else if (choice.chosen == 0 && best.fits) {
+    text += ", the fewest that fit";
   }
-  if (!all) text += "; all layers " + option_in_words(choice.all);
-  if (!none) text += "; none " + option_in_words(choice.none);
+  text += ": " + in_words(best);
+  if (choice.chosen > 0) text += fmt::format("; the fewest that fit, {}, {}", layers_of(fewest), in_words(fewest));
+  if (!is_all) text += "; all layers " + in_words(all);
+  if (!is_none(fewest)) text += fmt::format("; none does not fit ({})", format_bytes(choice.none.memory));
   return text + fmt::format(" (predicted with {})", choice.policy);
 }
 

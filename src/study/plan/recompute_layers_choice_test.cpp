@@ -66,12 +66,12 @@ TEST(RecomputeLayersChoice, IsTheFewestOfAllNumbersWithoutChunks) {
     }
     set_memory(inputs, limit);
     const RecomputeLayersChoice choice = choose_recompute_layers(inputs, default_profile(), "priority");
-    EXPECT_EQ(choice.fewest.layers, expected) << share << ": " << recompute_layers_line(choice);
-    EXPECT_TRUE(choice.fewest.fits);
+    EXPECT_EQ(choice.best().layers, expected) << share << ": " << recompute_layers_line(choice);
+    EXPECT_TRUE(choice.best().fits);
     EXPECT_FALSE(choice.none.fits);
-    EXPECT_LE(choice.none.step_s, choice.fewest.step_s);
-    EXPECT_LT(choice.fewest.step_s, choice.all.step_s);
-    EXPECT_EQ(with_fewest(choice, inputs.layout).recompute_layers, expected);
+    EXPECT_LE(choice.none.step_s, choice.best().step_s);
+    EXPECT_LT(choice.best().step_s, choice.options.back().step_s);
+    EXPECT_EQ(with_chosen(choice, inputs.layout).recompute_layers, expected);
     set_memory(inputs, std::int64_t{80} << 30);
   }
 }
@@ -92,25 +92,44 @@ TEST(RecomputeLayersChoice, FillsEarlierChunksFirst) {
   }
   set_memory(inputs, limit);
   const RecomputeLayersChoice choice = choose_recompute_layers(inputs, default_profile(), "priority");
-  EXPECT_EQ(choice.fewest.layers, expected) << recompute_layers_line(choice);
+  EXPECT_EQ(choice.best().layers, expected) << recompute_layers_line(choice);
 }
 
 TEST(RecomputeLayersChoice, RecomputesNothingThatFits) {
   const Inputs inputs = small_pipeline(1);
   const RecomputeLayersChoice choice = choose_recompute_layers(inputs, default_profile(), "priority");
-  const Layout chosen = with_fewest(choice, inputs.layout);
+  const Layout chosen = with_chosen(choice, inputs.layout);
   EXPECT_EQ(chosen.recompute, Recompute::none);
   EXPECT_TRUE(chosen.recompute_layers.empty());
-  EXPECT_EQ(choice.fewest.step_s, choice.none.step_s);
+  EXPECT_EQ(choice.best().step_s, choice.none.step_s);
 }
 
 TEST(RecomputeLayersChoice, TakesAllOfAStageThatDoesNotFitEvenSo) {
   Inputs inputs = small_pipeline(1);
   set_memory(inputs, 1 << 20);
   const RecomputeLayersChoice choice = choose_recompute_layers(inputs, default_profile(), "priority");
-  EXPECT_FALSE(choice.fewest.fits);
-  EXPECT_EQ(choice.fewest.layers, choice.all.layers);
-  EXPECT_TRUE(with_fewest(choice, inputs.layout).recompute_layers.empty());
+  EXPECT_FALSE(choice.best().fits);
+  EXPECT_EQ(choice.best().layers, choice.options.back().layers);
+  EXPECT_TRUE(with_chosen(choice, inputs.layout).recompute_layers.empty());
+}
+
+// A policy that searches may hide more where memory is left, so it judges.
+TEST(RecomputeLayersChoice, IsTheFastestUnderThePolicyThatSearches) {
+  Inputs inputs = small_pipeline(1);
+  const std::vector<std::int64_t> none = memory_with(inputs, {0, 0}), all = memory_with(inputs, {4, 4});
+  set_memory(inputs, (none[0] + all[0]) / 2);
+  const RecomputeLayersChoice choice = choose_recompute_layers(inputs, default_profile(), "priority", "weft");
+  EXPECT_EQ(choice.policy, "weft");
+  ASSERT_GE(choice.options.size(), 2);
+  EXPECT_TRUE(choice.best().fits);
+  for (std::size_t i = 0; i < choice.options.size(); ++i) {
+    const RecomputeLayersOption& option = choice.options[i];
+    EXPECT_TRUE(!option.fits || choice.best().step_s <= option.step_s) << i;
+    if (i == 0) continue;
+    for (std::size_t stage = 0; stage < 2; ++stage) {
+      EXPECT_GE(option.layers[stage], choice.options[i - 1].layers[stage]) << i;  // more of them leave more memory
+    }
+  }
 }
 
 TEST(RecomputeLayersChoice, IsNotForTwoDirections) {

@@ -21,7 +21,7 @@ StageLayersOption predicted(Inputs inputs, const Profile& profile, const std::st
                             const std::vector<std::int64_t>& layers, bool fewest_recomputed) {
   inputs.layout.stage_layers = layers;
   if (fewest_recomputed) {
-    const RecomputeLayersOption fewest = choose_recompute_layers(inputs, profile, policy).fewest;
+    const RecomputeLayersOption fewest = choose_recompute_layers(inputs, profile, policy).best();
     return {layers, fewest.step_s, fewest.memory, fewest.fits};
   }
   const PlanStudy study = study_plan(inputs, {policy}, profile);

@@ -34,7 +34,7 @@ struct SweptCluster {
   Bytes largest_memory;
 };
 
-// Combinations that differ in nothing but the policy: they share a graph.
+// Combinations that differ in nothing but the policy: they share a graph, unless their layouts are decided for each.
 struct Unit {
   SweepChoice choice;
   std::size_t model = 0;  // index into Evaluator::models_
@@ -74,7 +74,7 @@ class Evaluator {
       row.combination = i;
       row.choice = sweep_.spec.choice(i);
       SweepChoice shared = row.choice;
-      shared[policy] = 0;
+      if (!source_.decide) shared[policy] = 0;
       const auto [it, added] = unit_of.try_emplace(shared, units_.size());
       if (added) units_.push_back(make_unit(row.choice, model_of, cluster_of));
       units_[it->second].rows.push_back(i);
@@ -99,9 +99,10 @@ class Evaluator {
         for (const std::size_t row : unit.rows) sweep_.rows[row].fits = false;
         settle(fmt::format("needs at least {} of {}", format_bytes(least), format_bytes(machine.largest_memory)));
       } else {
-        const RankClasses& classes = machine.classes.find(layout, model_groups(model, layout));
-        const SharedGraph graph = build_step_graph(model, machine.cluster, layout, classes);
-        const Inputs inputs{model, machine.cluster.spec(), layout, source_.options, source_.budget_s};
+        Inputs inputs{model, machine.cluster.spec(), layout, source_.options, source_.budget_s};
+        if (source_.decide) source_.decide(unit.choice, inputs);
+        const RankClasses& classes = machine.classes.find(inputs.layout, model_groups(model, inputs.layout));
+        const SharedGraph graph = build_step_graph(model, machine.cluster, inputs.layout, classes);
         evaluate_policies(request_of(inputs, profile_), graph, machine.cluster, unit.rows);
       }
     } catch (const Error& error) {

@@ -56,6 +56,8 @@ struct SweepSource {
   std::function<Layout(const SweepChoice&, const Cluster&, Transformer&)> layout;
   PolicyOptions options = {};
   double budget_s = PlanSearch{}.budget_s;  // of policies that search
+  // Decides what flags leave to prediction, for the policy of a combination; null: they leave nothing.
+  std::function<void(const SweepChoice&, Inputs&)> decide = {};
 };
 
 struct SweepOptions {

@@ -1,0 +1,34 @@
+#include "app/plan/layer_decisions.hpp"
+
+#include <algorithm>
+
+#include "planner/policy/policy.hpp"
+
+namespace weft {
+
+std::string policy_to_predict_with(const Flags& flags, const std::vector<std::string>& policies) {
+  const auto found = std::find_if_not(policies.begin(), policies.end(), searches);
+  return flags.given("policy") && found != policies.end() ? *found : "priority";
+}
+
+std::optional<StageLayersChoice> decide_stage_layers(const Flags& flags, const std::vector<std::string>& policies,
+                                                     const Profile& profile, Inputs& inputs) {
+  if (flags.text("stage-layers") != "auto") return std::nullopt;
+  StageLayersChoice choice = choose_stage_layers(inputs, profile, policy_to_predict_with(flags, policies),
+                                                 flags.text("recompute-layers") == "auto");
+  inputs.layout.stage_layers = choice.options[choice.chosen].layers;
+  return choice;
+}
+
+std::optional<RecomputeLayersChoice> decide_recompute_layers(const Flags& flags,
+                                                             const std::vector<std::string>& policies,
+                                                             const Profile& profile, Inputs& inputs) {
+  if (flags.text("recompute-layers") != "auto") return std::nullopt;
+  const auto searched = std::ranges::find_if(policies, searches);
+  RecomputeLayersChoice choice = choose_recompute_layers(inputs, profile, policy_to_predict_with(flags, policies),
+                                                         searched != policies.end() ? *searched : "");
+  inputs.layout = with_chosen(choice, inputs.layout);
+  return choice;
+}
+
+}  // namespace weft
