@@ -33,6 +33,16 @@ std::vector<std::int64_t> read_layers_of_chunks(const Flags& flags, const std::s
   return layers;
 }
 
+// Whoever types that none is recomputed means it, whatever a file says of layers.
+void read_recompute_layers(const Flags& flags, Layout& l) {
+  const bool whole = l.recompute == Recompute::full || l.recompute == Recompute::local;
+  if (!whole && flags.typed("recompute") && !flags.typed("recompute-layers")) return;
+  l.recompute_layers = read_layers_of_chunks(flags, "recompute-layers");
+  if (!whole && flags.text("recompute-layers") == "auto") {
+    fail("--recompute-layers auto: is for --recompute full or local, not {}", name_of(l.recompute));
+  }
+}
+
 bool chooses_slices(const Flags& flags) {
   return flags.text("slices") == "auto";
 }
@@ -192,10 +202,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   if (l.recompute == Recompute::local && !model.experts) {
     fail("--recompute local: {} has no all-to-alls to leave out; give full", model.name);
   }
-  l.recompute_layers = read_layers_of_chunks(flags, "recompute-layers");
-  if (flags.text("recompute-layers") == "auto" && l.recompute != Recompute::full && l.recompute != Recompute::local) {
-    fail("--recompute-layers auto: is for --recompute full or local, not {}", name_of(l.recompute));
-  }
+  read_recompute_layers(flags, l);
   if (cluster.spec().execution.runtime != Runtime::none) {
     if (flags.declares("framework") && flags.given("framework")) {
       fail("--framework {}: says whose kernels run a step; on {} they are Weft's own", *flags.text("framework"),

@@ -92,7 +92,7 @@ std::string recompute_in_words(const Layout& layout) {
   std::string words(name_of(layout.recompute));
   if (layout.recompute_layers.empty()) return words;
   words += fmt::format(" of the first {} layers", fmt::join(layout.recompute_layers, ","));
-  return words + (layout.recompute_layers.size() == 1 ? " of each chunk" : "");
+  return words + (layout.recompute_layers.size() == 1 && layout.chunks() > 1 ? " of each chunk" : "");
 }
 
 Mesh dense_mesh(const Layout& layout) {

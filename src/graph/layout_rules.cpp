@@ -373,6 +373,7 @@ void validate_recompute(const Layout& l, const Transformer& model) {
     fail("--recompute-layers: {} numbers given; one for all, or one for each of {} model chunks", wished.size(),
          l.model_chunks());
   }
+  if (std::ranges::max(wished) == 0) fail("--recompute-layers: all are 0; give --recompute none");
   for (std::size_t chunk = 0; chunk < wished.size(); ++chunk) {
     if (wished[chunk] < 0 || wished[chunk] > layers[chunk]) {
       fail("--recompute-layers: {} is not in 0..{}, the layers of model chunk {}", wished[chunk], layers[chunk], chunk);

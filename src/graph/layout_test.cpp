@@ -246,6 +246,7 @@ TEST(LayoutValidation, OfRecomputedLayers) {
           {[](Layout& l) { l.recompute_layers = {0}; }, {"--recompute-layers", "0 is not in 1..32"}},
           {[](Layout& l) { l.recompute_layers = {33}; }, {"--recompute-layers", "33 is not in 1..32"}},
           {[](Layout& l) { l.recompute_layers = {1, 2}; }, {"--recompute-layers", "2 numbers", "4 model"}},
+          {[](Layout& l) { l.recompute_layers = {0, 0, 0, 0}; }, {"--recompute-layers", "all are 0"}},
           {[](Layout& l) { l.recompute_layers = {1, 9, 0, 0}; }, {"9 is not in 0..8", "chunk 1"}},
           {[](Layout& l) { l.recompute_layers = {1, 1, 1, -1}; }, {"-1 is not in 0..8", "chunk 3"}},
       });

@@ -77,12 +77,10 @@ Held layer_of(const Transformer& model, const Layout& layout) {
   return {two.state - one.state, two.saved - one.saved};
 }
 
-HeldOfLayer layers_of(const Transformer& model, Layout layout) {
+HeldOfLayer layers_of(const Transformer& model, Layout layout, bool any_kept) {
   HeldOfLayer held;
   held.recomputed = layer_of(model, layout);
-  if (layout.recompute == Recompute::none || layout.recompute == Recompute::selective) {
-    return {held.recomputed, held.recomputed};
-  }
+  if (!any_kept) return {held.recomputed, held.recomputed};
   layout.recompute = Recompute::none;
   held.kept = layer_of(model, layout);
   return held;
@@ -126,9 +124,10 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
     flat.seq = *std::min_element(layout.slice_tokens.begin(), layout.slice_tokens.end());
     flat.slice_tokens.clear();
   }
+  const bool any_kept = !layout.recompute_layers.empty();
   Transformer dense = model;
   dense.experts.reset();
-  const HeldOfLayer dense_layer = layers_of(dense, flat);
+  const HeldOfLayer dense_layer = layers_of(dense, flat, any_kept);
   HeldOfLayer moe_layer;
   if (model.experts) {
     Transformer moe = model;
@@ -139,7 +138,7 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
       const double room_for_all = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
       experts.capacity_factor = std::min(experts.capacity_factor, room_for_all);
     }
-    moe_layer = layers_of(moe, flat);
+    moe_layer = layers_of(moe, flat, any_kept);
   }
 
   const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);

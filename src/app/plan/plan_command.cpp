@@ -106,8 +106,9 @@ std::optional<CompressionChoice> decide_compression(const Flags& flags, const st
 std::optional<DeviceMapChoice> decide_device_map(const Flags& flags, const std::vector<std::string>& policies,
                                                  const Profile& profile, Inputs& inputs) {
   if (!chooses_device_map(flags)) return std::nullopt;
-  DeviceMapChoice choice = choose_device_map(inputs, profile, policy_to_predict_with(flags, policies),
-                                             !flags.given("stage-layers") || flags.text("stage-layers") == "auto");
+  const bool may_move_layers = (!flags.given("stage-layers") || flags.text("stage-layers") == "auto") &&
+                               inputs.layout.recompute_layers.size() <= 1;  // or numbers by chunk would be of others
+  DeviceMapChoice choice = choose_device_map(inputs, profile, policy_to_predict_with(flags, policies), may_move_layers);
   inputs.cluster.device_map = choice.search.best;
   if (!choice.stage_layers.empty()) inputs.layout.stage_layers = choice.stage_layers;
   return choice;

@@ -159,6 +159,42 @@ TEST(PlanJson, FewestRecomputedLayersAreThoseOfThePlan) {
   EXPECT_PRED2(contains, nothing.err, "is for --recompute full or local, not none");
 }
 
+TEST(PlanJson, RecomputedLayersOfAFileGiveWayToWhatIsTyped) {
+  const ScratchFolder folder("plan_recompute");
+  const std::string file = folder.write("job.json", R"({"recompute": "full", "recompute-layers": "1"})");
+  const std::string flags =
+      "--model gpt2 --cluster dgx-a100:1 --pp 2 --global-batch 16 --policy serial --config " + file;
+  EXPECT_EQ(plan_json(flags).at("layout").at("recompute_layers"), nlohmann::json({1}));
+  const nlohmann::json none = plan_json(flags + " --recompute none");
+  EXPECT_EQ(none.at("layout").at("recompute"), "none");
+  EXPECT_FALSE(none.at("layout").contains("recompute_layers"));
+  const CliResult stages = weft_cli("plan " + flags + " --recompute-layers 6,6 --stage-layers auto");
+  EXPECT_EQ(stages.code, kBadInput);
+  EXPECT_PRED2(contains, stages.err, "--stage-layers auto: is not for numbers of --recompute-layers by model chunk");
+}
+
+// More layers than were wished, and no more than fit.
+TEST(PlanJson, WhatWouldFitRecomputesNoMoreLayersThanItMust) {
+  const std::string flags =
+      "--model llama3-8b --cluster dgx-a100:1 --micro-batch 1 --global-batch 16 --seq 8192 --policy priority "
+      "--recompute full --memory 34 ";
+  const CliResult result = weft_cli("plan --json " + flags + "--pp 8 --recompute-layers 1");
+  ASSERT_EQ(result.code, kAnswerIsNo) << result.err;
+  int fewer = 0;
+  for (const nlohmann::json& layout : nlohmann::json::parse(result.out).at("would_fit").at("layouts")) {
+    const auto changes = layout.at("flags").get<std::string>();
+    const std::size_t layers = changes.find(" --recompute-layers ");
+    if (layers == std::string::npos) continue;
+    ++fewer;
+    const nlohmann::json followed = plan_json(flags + changes).at("policies").at("priority");
+    EXPECT_TRUE(followed.at("fits").get<bool>()) << changes;
+    EXPECT_DOUBLE_EQ(followed.at("step_s").get<double>(), layout.at("step_s").get<double>()) << changes;
+    const nlohmann::json all = plan_json(flags + changes.substr(0, layers)).at("policies").at("priority");
+    EXPECT_LT(followed.at("step_s").get<double>(), all.at("step_s").get<double>()) << changes;
+  }
+  EXPECT_GE(fewer, 2) << result.out;
+}
+
 TEST(PlanJson, OneDeviceHasNothingToHide) {
   const nlohmann::json json = plan_json("--model gpt2 --cluster dgx-a100:1,gpus=1");
   EXPECT_TRUE(json.at("policies").at("serial").at("hidden_pct").is_null());

@@ -1,6 +1,7 @@
 #include "app/plan/sweep_command.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -55,9 +56,15 @@ Flags flags_of(const Flags& given, const SweepSpec& spec, const SweepChoice& cho
 }
 
 // The layers that stages have and compute again, where they are left to prediction; a single stage has all of them.
-void decide_layers(const Flags& flags, const std::string& policy, const Profile& profile, Inputs& inputs) {
-  if (inputs.layout.pp > 1) decide_stage_layers(flags, {policy}, profile, inputs);
-  decide_recompute_layers(flags, {policy}, profile, inputs);
+std::string decide_layers(const Flags& flags, const std::string& policy, const Profile& profile, Inputs& inputs) {
+  std::vector<std::string> said;
+  if (inputs.layout.pp > 1 && decide_stage_layers(flags, {policy}, profile, inputs)) {
+    said.push_back(fmt::format("stage-layers {}", fmt::join(inputs.layout.stage_layers, ",")));
+  }
+  if (const auto choice = decide_recompute_layers(flags, {policy}, profile, inputs)) {
+    said.push_back(fmt::format("recompute-layers {}", fmt::join(choice->best().layers, ",")));
+  }
+  return fmt::format("{}", fmt::join(said, " "));
 }
 
 bool decides_layers(const Flags& flags, const SweepSpec& spec) {
@@ -76,7 +83,7 @@ std::string policy_of(const SweepSpec& spec, const SweepChoice& choice) {
 SweepSource source_of(const Flags& flags, const SweepSpec& spec, const Profile& profile) {
   const auto chosen = [&](const SweepChoice& choice) { return flags_of(flags, spec, choice); };
   const auto decide = [=, &spec, &profile](const SweepChoice& choice, Inputs& inputs) {
-    decide_layers(chosen(choice), policy_of(spec, choice), profile, inputs);
+    return decide_layers(chosen(choice), policy_of(spec, choice), profile, inputs);
   };
   return {.model = [=](const SweepChoice& choice) { return read_model(chosen(choice)); },
           .cluster = [=](const SweepChoice& choice) { return read_cluster(chosen(choice)); },
@@ -89,7 +96,7 @@ SweepSource source_of(const Flags& flags, const SweepSpec& spec, const Profile& 
               },
           .options = read_policy_options(flags),
           .budget_s = read_budget(flags),
-          .decide = decides_layers(flags, spec) ? decide : std::function<void(const SweepChoice&, Inputs&)>{}};
+          .decide = decides_layers(flags, spec) ? decide : std::function<std::string(const SweepChoice&, Inputs&)>{}};
 }
 
 std::vector<std::string> write_csv_files(const Flags& flags, const Sweep& sweep) {

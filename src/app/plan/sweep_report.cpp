@@ -101,6 +101,7 @@ Json row_json(const Sweep& sweep, const SweepRow& row) {
     json["hidden_pct"] = std::isnan(f.hidden_pct) ? Json(nullptr) : Json(f.hidden_pct);
     json["bubble_s"] = f.bubble_s;
   }
+  if (!row.decided.empty()) json["decided"] = row.decided;
   if (row.memory_peak) json["memory_peak_bytes"] = row.memory_peak->value;
   if (row.fits) json["fits"] = *row.fits;
   if (row.figures) json["tight"] = row.tight;
@@ -151,11 +152,14 @@ std::string sweep_text_report(const Sweep& sweep, std::size_t top, std::size_t c
 
 void write_sweep_csv(std::ostream& out, const Sweep& sweep) {
   for (const SweepKey& key : sweep.spec.keys) out << key.name << ",";
+  const bool decides = std::ranges::any_of(sweep.rows, [](const SweepRow& row) { return !row.decided.empty(); });
+  if (decides) out << "decided,";
   out << "step_s,tokens_per_s,tflops_per_gpu,mfu,exposed_comm_s,hidden_pct,bubble_s,memory_peak_bytes,fits,reason\n";
   for (const SweepRow& row : sweep.rows) {
     for (std::size_t k = 0; k < sweep.spec.keys.size(); ++k) {
       out << csv_cell(sweep.spec.keys[k].values[row.choice[k]]) << ",";
     }
+    if (decides) out << csv_cell(row.decided) << ",";
     const std::string memory = row.memory_peak ? std::to_string(row.memory_peak->value) : "";
     if (row.figures) {
       const SweepFigures& f = *row.figures;

@@ -56,7 +56,11 @@ TEST(Sweep, RowsWhoseLayersAreDecidedArePlansMadeAlone) {
         sweep_of(job + "--stage-layers auto --recompute-layers auto --pp " + pp + " --policy " + policy);
     EXPECT_EQ(row.at("step_s"), alone.at("policies").at(policy).at("step_s")) << pp << policy;
     EXPECT_EQ(row.at("memory_peak_bytes"), alone.at("policies").at(policy).at("memory_peak_bytes")) << pp << policy;
-    some = some || alone.at("layout").contains("recompute_layers");
+    if (!alone.at("layout").contains("recompute_layers")) continue;
+    some = true;
+    const auto layers = alone.at("layout").at("recompute_layers").get<std::vector<int>>();
+    EXPECT_PRED2(contains, row.at("decided").get<std::string>(),
+                 fmt::format("recompute-layers {}", fmt::join(layers, ",")));
   }
   EXPECT_TRUE(some);
   const CliResult one_stage = weft_cli("plan --json " + job + "--sweep pp=1 --policy serial --stage-layers auto");

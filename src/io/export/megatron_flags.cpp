@@ -152,28 +152,24 @@ class MegatronWriter {
     if (layout_.recompute == Recompute::selective) add("--recompute-granularity selective");
     if (layout_.recompute != Recompute::full && layout_.recompute != Recompute::local) return;
     add("--recompute-granularity full");
-    add_recomputed_layers();
-    if (layout_.recompute == Recompute::local) {
-      sheet_.leaves_out(Feature::recompute, "Megatron-LM recomputes the all-to-alls too");
-    }
+    std::vector<std::string> differences = add_recomputed_layers();
+    if (layout_.recompute == Recompute::local) differences.emplace_back("Megatron-LM recomputes the all-to-alls too");
+    if (!differences.empty()) sheet_.leaves_out(Feature::recompute, fmt::format("{}", fmt::join(differences, "; ")));
   }
 
-  // Of every chunk Megatron-LM recomputes as many layers.
-  void add_recomputed_layers() {
+  // Returns how what Megatron-LM does differs: it recomputes as many layers of every chunk.
+  std::vector<std::string> add_recomputed_layers() {
     const std::vector<std::int64_t>& layers = layout_.recompute_layers;
     if (layers.empty()) {
       add("--recompute-method uniform");
       add("--recompute-num-layers 1");
-      return;
+      return {};
     }
     const auto [least, most] = std::ranges::minmax(layers);
     add("--recompute-method block");
     add("--recompute-num-layers", most);
-    if (least != most) {
-      sheet_.leaves_out(
-          Feature::recompute,
-          fmt::format("Megatron-LM recomputes as many layers of every chunk: {}, the most that one needs", most));
-    }
+    if (least == most) return {};
+    return {fmt::format("Megatron-LM recomputes as many layers of every chunk: {}, the most that one needs", most)};
   }
 
   void add_sharding() {

@@ -111,7 +111,9 @@ class LayoutReader {
       set("recompute", "selective", "--recompute-activations");
     }
     if (granularity == "full" && method == "block") {
-      if (layers) set("recompute-layers", std::to_string(*layers), "--recompute-num-layers");
+      if (!layers) flags_.note("--recompute-method", "all layers are recomputed without --recompute-num-layers");
+      const std::int64_t most = model_ ? model_->layers : layers.value_or(0);  // more than there are are all
+      if (layers) set("recompute-layers", std::to_string(std::min(*layers, most)), "--recompute-num-layers");
     } else if (granularity == "full" && layers.value_or(1) > 1) {
       flags_.note("--recompute-num-layers", "Weft keeps the input of every layer, not of every group of layers");
     }

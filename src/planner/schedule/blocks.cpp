@@ -162,6 +162,8 @@ void block_on_transfers(Plan& plan) {
   }
 }
 
+// A norm reads what was recomputed, which its weight gradient would keep until the other half. It is brief, so where
+// some layers alone are recomputed those of all go with their input gradients.
 BlockKind half_of_backward(const Operation& op, const Layout& layout) {
   if (op.phase != Phase::weight_grad) return BlockKind::input_grad;
   const bool is_brief =

@@ -125,7 +125,8 @@ class ChangeList {
   std::vector<RemedyChange> for_recomputation(const Profile& profile) {
     changes_.clear();
     if (now().recompute == Recompute::none) return {};
-    add("--recompute none", [](Layout& l) {
+    const std::string without = now().recompute_layers.empty() ? "" : " (no --recompute-layers)";
+    add("--recompute none" + without, [](Layout& l) {
       l.recompute = Recompute::none;
       l.recompute_layers.clear();
     });

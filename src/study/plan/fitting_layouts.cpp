@@ -160,6 +160,11 @@ std::vector<Layout> variants_of(const Layout& layout) {
     without.zero_secondary = 0;
     add_variants(without, 1, variants);
   }
+  if (!layout.recompute_layers.empty()) {
+    Layout all = layout;
+    all.recompute_layers.clear();
+    add_variants(all, 3, variants);
+  }
   std::stable_sort(variants.begin(), variants.end(),
                    [](const Variant& a, const Variant& b) { return a.weight < b.weight; });
   std::vector<Layout> layouts;
@@ -193,12 +198,16 @@ class FittingSearch {
     return std::nullopt;
   }
 
-  // Where the change recomputes layers, no more of them than is needed.
+  // Where the change recomputes layers that the present layout keeps, no more of them than is needed.
   FittingLayout with_fewest_recomputed(const FittingLayout& found) const {
-    const bool recomputes = found.layout.recompute == Recompute::full && inputs_.layout.recompute != Recompute::full;
-    if (!recomputes || found.layout.directions() > 1) return found;
+    const Layout &now = inputs_.layout, &then = found.layout;
+    const bool all =
+        (then.recompute == Recompute::full || then.recompute == Recompute::local) && then.recompute_layers.empty();
+    const bool wished = now.recompute == then.recompute && now.recompute_layers.empty();
+    if (!all || wished || then.directions() > 1) return found;
     const RecomputeLayersChoice choice = choose_recompute_layers(with_layout(found.layout), profile_, policy_);
-    return plan(with_chosen(choice, found.layout)).value_or(found);
+    const auto fewest = plan(with_chosen(choice, found.layout));
+    return fewest && fewest->step_s < found.step_s ? *fewest : found;
   }
 
  private:

@@ -16,8 +16,8 @@
 namespace weft {
 namespace {
 
-constexpr double kSearchSeconds = 2;                 // of a policy that searches, for each option
-constexpr double kSharesOfMemory[] = {1, 0.9, 0.8};  // that the fewest layers fit into
+constexpr double kSearchSeconds = 2;              // of a policy that searches, for each option
+constexpr double kSharesOfMemory[] = {0.9, 0.8};  // that fewest layers fit into, so that a search has the rest
 
 // Plans the layout with so many recomputed layers in each stage.
 class RecomputeTrials {
@@ -85,7 +85,7 @@ class RecomputeTrials {
   Trial with(const std::vector<std::int64_t>& of_stages) const {
     Inputs inputs = inputs_;
     inputs.layout.recompute_layers = chunks_of(of_stages);
-    if (inputs.layout.recompute_layers == std::vector<std::int64_t>{0}) {  // a single number is at least 1
+    if (std::ranges::max(of_stages) == 0) {
       inputs.layout.recompute = Recompute::none;
       inputs.layout.recompute_layers.clear();
     }
@@ -194,7 +194,7 @@ std::string recompute_layers_line(const RecomputeLayersChoice& choice) {
     text += ", the fewest that fit";
   }
   text += ": " + in_words(best);
-  if (choice.chosen > 0) text += fmt::format("; the fewest that fit, {}, {}", layers_of(fewest), in_words(fewest));
+  if (choice.chosen > 0) text += fmt::format("; the fewest, {}, {}", layers_of(fewest), in_words(fewest));
   if (!is_all) text += "; all layers " + in_words(all);
   if (!is_none(fewest)) text += fmt::format("; none does not fit ({})", format_bytes(choice.none.memory));
   return text + fmt::format(" (predicted with {})", choice.policy);

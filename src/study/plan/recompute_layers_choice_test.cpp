@@ -35,6 +35,10 @@ Inputs small_pipeline(std::int64_t vpp) {
 // Of the fullest stage and, by stage, the bytes that it needs.
 std::vector<std::int64_t> memory_with(Inputs inputs, const std::vector<std::int64_t>& layers) {
   inputs.layout.recompute_layers = layers;
+  if (std::ranges::max(layers) == 0) {
+    inputs.layout.recompute = Recompute::none;
+    inputs.layout.recompute_layers.clear();
+  }
   const PlanStudy study = study_plan(inputs, {"priority"}, default_profile());
   const Plan& plan = study.policies.front().plan();
   std::vector<std::int64_t> of_stages(static_cast<std::size_t>(inputs.layout.pp));

@@ -50,6 +50,9 @@ StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profi
     fail("--stage-layers auto: is not for --schedule {}, whose stages hold two parts of the model",
          row_of(layout.schedule).name);
   }
+  if (layout.recompute_layers.size() > 1) {
+    fail("--stage-layers auto: is not for numbers of --recompute-layers by model chunk; give one number, or auto");
+  }
   Layout even = layout;
   even.stage_layers.clear();
   std::vector<std::vector<std::int64_t>> tried{layers_per_chunk(even, inputs.model)};

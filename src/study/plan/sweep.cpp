@@ -95,12 +95,16 @@ class Evaluator {
       SweptCluster& machine = *clusters_[unit.cluster];
       const Layout layout = source_.layout(unit.choice, machine.cluster, model);
       const Bytes least = memory_lower_bound(model, layout).total();
-      if (least > machine.largest_memory) {
+      const bool may_move_layers = source_.decide && layout.pp > 1;  // then other stages may need less
+      if (least > machine.largest_memory && !may_move_layers) {
         for (const std::size_t row : unit.rows) sweep_.rows[row].fits = false;
         settle(fmt::format("needs at least {} of {}", format_bytes(least), format_bytes(machine.largest_memory)));
       } else {
         Inputs inputs{model, machine.cluster.spec(), layout, source_.options, source_.budget_s};
-        if (source_.decide) source_.decide(unit.choice, inputs);
+        if (source_.decide) {
+          const std::string decided = source_.decide(unit.choice, inputs);
+          for (const std::size_t row : unit.rows) sweep_.rows[row].decided = decided;
+        }
         const RankClasses& classes = machine.classes.find(inputs.layout, model_groups(model, inputs.layout));
         const SharedGraph graph = build_step_graph(model, machine.cluster, inputs.layout, classes);
         evaluate_policies(request_of(inputs, profile_), graph, machine.cluster, unit.rows);
@@ -226,7 +230,7 @@ std::string Sweep::describe(const SweepRow& row) const {
   for (std::size_t k = 0; k < spec.keys.size(); ++k) {
     text += fmt::format("{}{}={}", k == 0 ? "" : " ", spec.keys[k].name, spec.keys[k].values[row.choice[k]]);
   }
-  return text;
+  return text + (row.decided.empty() ? "" : fmt::format(" ({})", row.decided));
 }
 
 Sweep run_sweep(SweepSpec spec, const SweepSource& source, const Profile& profile, const SweepOptions& options) {

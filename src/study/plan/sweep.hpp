@@ -33,6 +33,7 @@ struct SweepRow {
   std::optional<Bytes> memory_peak;     // of the fullest device; nothing where no plan was made
   std::optional<bool> fits;             // in memory; nothing where it failed earlier
   bool tight = false;                   // it fits, and needs more than kTightMemory of what a stage has
+  std::string decided;                  // "stage-layers 9,9,8,6 recompute-layers 3,1,0,0"
   std::string reason;                   // why it is infeasible
 };
 
@@ -56,8 +57,8 @@ struct SweepSource {
   std::function<Layout(const SweepChoice&, const Cluster&, Transformer&)> layout;
   PolicyOptions options = {};
   double budget_s = PlanSearch{}.budget_s;  // of policies that search
-  // Decides what flags leave to prediction, for the policy of a combination; null: they leave nothing.
-  std::function<void(const SweepChoice&, Inputs&)> decide = {};
+  // Decides what flags leave to prediction, for the policy of a combination, and says it; null: they leave nothing.
+  std::function<std::string(const SweepChoice&, Inputs&)> decide = {};
 };
 
 struct SweepOptions {
