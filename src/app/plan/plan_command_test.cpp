@@ -181,7 +181,8 @@ TEST(PlanJson, WhatWouldFitRecomputesNoMoreLayersThanItMust) {
   const CliResult result = weft_cli("plan --json " + flags + "--pp 8 --recompute-layers 1");
   ASSERT_EQ(result.code, kAnswerIsNo) << result.err;
   int fewer = 0;
-  for (const nlohmann::json& layout : nlohmann::json::parse(result.out).at("would_fit").at("layouts")) {
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  for (const nlohmann::json& layout : json.at("would_fit").at("layouts")) {
     const auto changes = layout.at("flags").get<std::string>();
     const std::size_t layers = changes.find(" --recompute-layers ");
     if (layers == std::string::npos) continue;
