@@ -9,7 +9,7 @@ Ranks share one GPU and talk over NCCL (tools/gpu_ranks.sh). A layout is one com
 --profile is given, and then trains under each policy in turn. Errors are (predicted - measured) / measured, against the median
 step. Gain: how much faster `weft` is than the best other policy of its layout. Memory is that of all ranks together: what the
 plans say, with what each rank takes beside its plan (BESIDE_PLAN), against the most that nvidia-smi saw in use during the
-command less what was in use before; the command's largest plan counts. Goals: |error| 4 % in the median and 10 % at worst, gains
+command less what was in use before, and when that was; the command's largest plan counts. Goals: |error| 4 % in the median and 10 % at worst, gains
 within 5 points of the predicted ones, memory within 5 %. A command that fails is reported and the others go on. `--cpu` tries the script
 without a GPU, on small models.
 """
@@ -88,8 +88,8 @@ class DeviceMemory:
     PERIOD = 0.5  # seconds
 
     def __init__(self):
-        self.before = self.now()
-        self.most, self.over = None, threading.Event()
+        self.before, self.begin = self.now(), time.monotonic()
+        self.most, self.most_at, self.over = None, None, threading.Event()
         self.thread = threading.Thread(target=self._watch)
 
     @staticmethod
@@ -103,8 +103,8 @@ class DeviceMemory:
 
     def _watch(self):
         while self.before is not None and not self.over.wait(self.PERIOD):
-            if (used := self.now()) is not None:
-                self.most = max(used, self.most or 0)
+            if (used := self.now()) is not None and used > (self.most or 0):
+                self.most, self.most_at = used, time.monotonic() - self.begin
 
     def __enter__(self):
         self.thread.start()
@@ -133,7 +133,7 @@ def run_case(case, options, shell):
     keys = ("step_s", "step_median_s", "predicted_step_s", "hidden_pct", "steps_s", "loss")
     return {"name": case.name, "ranks": case.ranks, "parameters": report["model"]["parameters"], "profile": report["profile"],
             "bound_s": report["bound_s"], "plan_bytes": plan_bytes, "beside_bytes": beside_bytes,
-            "device_bytes": memory.grown(),
+            "device_bytes": memory.grown(), "device_most_after_s": memory.most_at, "seconds": time.monotonic() - memory.begin,
             "policies": {policy: {key: kit.policy_of(report, policy)[key] for key in keys} for policy in case.policies}}
 
 
@@ -178,12 +178,13 @@ def print_memory(results):
         if result["device_bytes"]:
             errors.append(100 * (planned / result["device_bytes"] - 1))
             beside = (result["device_bytes"] - result["plan_bytes"]) / result["ranks"] / GIB
-            row += [f"{result['device_bytes'] / GIB:.2f}", f"{errors[-1]:+.1f} %", f"{beside:.2f}"]
+            row += [f"{result['device_bytes'] / GIB:.2f}", f"{errors[-1]:+.1f} %", f"{beside:.2f}",
+                    f"{result['device_most_after_s']:.0f} of {result['seconds']:.0f} s"]
         else:
-            row += ["-"] * 3
+            row += ["-"] * 4
         rows.append(row)
     print()
-    kit.print_table(["layout", "plans GiB", "with contexts and NCCL", "device GiB", "error", "beside the plan, per rank"], rows)
+    kit.print_table(["layout", "plans GiB", "with contexts and NCCL", "device GiB", "error", "beside the plan, per rank", "most after"], rows)
     return errors
 
 

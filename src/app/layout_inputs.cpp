@@ -29,6 +29,9 @@ std::vector<std::int64_t> read_layers_of_chunks(const Flags& flags, const std::s
   std::vector<std::int64_t> layers;
   const auto text = flags.text(flag);
   if (!text || *text == "auto") return layers;
+  if (text->find_first_not_of("-0123456789,") != std::string::npos) {
+    fail("--{} {}: is neither auto nor numbers of layers such as 9,9,8,6", flag, *text);
+  }
   for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--" + flag));
   return layers;
 }
