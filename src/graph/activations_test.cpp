@@ -133,7 +133,7 @@ TEST(KeptActivations, OfLayersThatAreRecomputedInBlocks) {
     return kept_bytes(build(model, "dgx-a100:1", layout), layer);
   };
   for (std::int32_t layer = 0; layer < 8; ++layer) {
-    const std::int64_t in_chunk = layer % 4, none = kept(layer, {}), input = 2 * 512 * model.hidden;
+    const std::int64_t in_chunk = layer % 4, none = kept(layer, {}), input = std::int64_t{2} * 512 * model.hidden;
     ASSERT_GT(none, input);
     EXPECT_EQ(kept(layer, {.recompute = Recompute::full, .recompute_layers = {2}}), in_chunk < 2 ? input : none)
         << layer;

@@ -53,7 +53,7 @@ TEST(Sweep, RowsWhoseLayersAreDecidedArePlansMadeAlone) {
   for (const nlohmann::json& row : sweep.at("rows")) {
     const std::string policy = row.at("keys").at("policy"), pp = row.at("keys").at("pp");
     const nlohmann::json alone =
-        sweep_of(job + "--stage-layers auto --recompute-layers auto --pp " + pp + " --policy " + policy);
+        sweep_of(fmt::format("{}--stage-layers auto --recompute-layers auto --pp {} --policy {}", job, pp, policy));
     EXPECT_EQ(row.at("step_s"), alone.at("policies").at(policy).at("step_s")) << pp << policy;
     EXPECT_EQ(row.at("memory_peak_bytes"), alone.at("policies").at(policy).at("memory_peak_bytes")) << pp << policy;
     if (!alone.at("layout").contains("recompute_layers")) continue;
