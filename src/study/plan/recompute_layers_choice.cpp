@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -93,7 +92,7 @@ class RecomputeTrials {
     const WholePlan whole =
         make_whole_plan(request_of(inputs, profile_), build_step_graph(inputs.model, cluster, inputs.layout), policy_);
     const Plan& plan = whole.plan();
-    Trial trial{{chunks_of(of_stages), 0, {}, true}, std::vector<double>(of_stages.size(), 0)};
+    Trial trial{{{}, chunks_of(of_stages)}, std::vector<double>(of_stages.size(), 0)};
     for (std::size_t c = 0; c < plan.classes.size(); ++c) {
       const RankClass& of = plan.graph.classes[c];
       const double used =
@@ -132,16 +131,7 @@ void judge(Inputs inputs, const Profile& profile, const std::string& searched, c
            RecomputeLayersOption& option) {
   inputs.layout = with_chosen({{}, {option, choice.options.back()}, 0, {}}, inputs.layout);
   inputs.budget_s = std::min(inputs.budget_s, kSearchSeconds);
-  const PlanStudy study = study_plan(inputs, {searched}, profile);
-  const PolicyStudy& only = study.policies.front();
-  option.step_s = only.step_s;
-  option.memory = only.memory_peak;
-  option.fits = only.fits;
-}
-
-std::string in_words(const RecomputeLayersOption& option) {
-  return fmt::format("{} a step and {}{}", format_time(nanos_from_seconds(option.step_s)), format_bytes(option.memory),
-                     option.fits ? "" : ", which does not fit");
+  static_cast<PlanOutcome&>(option) = outcome_of(inputs, profile, searched);
 }
 
 }  // namespace
@@ -163,10 +153,7 @@ RecomputeLayersChoice choose_recompute_layers(const Inputs& inputs, const Profil
   add(trials.all());
   if (searched.empty()) return choice;
   for (RecomputeLayersOption& option : choice.options) judge(inputs, profile, searched, choice, option);
-  const auto rank = [](const RecomputeLayersOption& o) {
-    return std::tuple(!o.fits, o.fits ? o.step_s : static_cast<double>(o.memory.value));
-  };
-  const auto best = std::ranges::min_element(choice.options, {}, rank);
+  const auto best = std::ranges::min_element(choice.options, is_better);
   choice.chosen = static_cast<std::size_t>(best - choice.options.begin());
   return choice;
 }

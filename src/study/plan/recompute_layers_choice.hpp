@@ -5,15 +5,12 @@
 #include <vector>
 
 #include "cost/profile.hpp"
-#include "study/inputs.hpp"
+#include "study/plan/plan_outcome.hpp"
 
 namespace weft {
 
-struct RecomputeLayersOption {
+struct RecomputeLayersOption : PlanOutcome {
   std::vector<std::int64_t> layers;  // of each model chunk, from its first on
-  double step_s = 0;                 // predicted
-  Bytes memory;                      // of the fullest stage
-  bool fits = true;
 };
 
 struct RecomputeLayersChoice {

@@ -5,15 +5,12 @@
 #include <vector>
 
 #include "cost/profile.hpp"
-#include "study/inputs.hpp"
+#include "study/plan/plan_outcome.hpp"
 
 namespace weft {
 
-struct ReduceEveryOption {
+struct ReduceEveryOption : PlanOutcome {
   std::int64_t reduce_every = 0;  // as Layout::reduce_every
-  double step_s = 0;              // predicted
-  Bytes memory;                   // of the fullest stage
-  bool fits = true;
 };
 
 struct ReduceEveryChoice {

@@ -4,12 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "planner/partition/stage_balance.hpp"
-#include "study/plan/plan_study.hpp"
 #include "study/plan/recompute_layers_choice.hpp"
 
 namespace weft {
@@ -20,24 +17,14 @@ constexpr int kMostLayersMoreInFirst = 2;
 StageLayersOption predicted(Inputs inputs, const Profile& profile, const std::string& policy,
                             const std::vector<std::int64_t>& layers, bool fewest_recomputed) {
   inputs.layout.stage_layers = layers;
-  if (fewest_recomputed) {
-    const RecomputeLayersOption fewest = choose_recompute_layers(inputs, profile, policy).best();
-    return {layers, fewest.step_s, fewest.memory, fewest.fits};
-  }
-  const PlanStudy study = study_plan(inputs, {policy}, profile);
-  const PolicyStudy& only = study.policies.front();
-  return {layers, only.step_s, only.memory_peak, only.fits};
+  if (fewest_recomputed) return {choose_recompute_layers(inputs, profile, policy).best(), layers};
+  return {outcome_of(inputs, profile, policy), layers};
 }
 
 StageProblem problem_of(const Inputs& inputs, const Profile& profile) {
   const Cluster cluster(inputs.cluster);
   const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
   return stage_problem(graph, CostModel(graph, cluster, profile), inputs.layout);
-}
-
-std::string option_in_words(const StageLayersOption& option) {
-  return fmt::format("{} a step and {}{}", format_time(nanos_from_seconds(option.step_s)), format_bytes(option.memory),
-                     option.fits ? "" : ", which does not fit");
 }
 
 }  // namespace
@@ -69,19 +56,15 @@ StageLayersChoice choose_stage_layers(const Inputs& inputs, const Profile& profi
   for (const std::vector<std::int64_t>& layers : tried) {
     choice.options.push_back(predicted(inputs, profile, policy, layers, fewest_recomputed));
   }
-  const auto rank = [](const StageLayersOption& o) {
-    return std::tuple(!o.fits, o.fits ? o.step_s : static_cast<double>(o.memory.value), o.memory);
-  };
-  const auto best = std::min_element(choice.options.begin(), choice.options.end(),
-                                     [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  const auto best = std::ranges::min_element(choice.options, is_better);
   choice.chosen = static_cast<std::size_t>(best - choice.options.begin());
   return choice;
 }
 
 std::string stage_layers_line(const StageLayersChoice& choice) {
   const StageLayersOption &even = choice.options.front(), &best = choice.options[choice.chosen];
-  std::string text = fmt::format("{}: {}", fmt::join(best.layers, ","), option_in_words(best));
-  text += choice.chosen == 0 ? std::string(", as even as possible") : "; as even as possible " + option_in_words(even);
+  std::string text = fmt::format("{}: {}", fmt::join(best.layers, ","), in_words(best));
+  text += choice.chosen == 0 ? std::string(", as even as possible") : "; as even as possible " + in_words(even);
   return text + fmt::format(" (predicted with {})", choice.policy);
 }
 

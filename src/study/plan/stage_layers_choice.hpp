@@ -5,15 +5,12 @@
 #include <vector>
 
 #include "cost/profile.hpp"
-#include "study/inputs.hpp"
+#include "study/plan/plan_outcome.hpp"
 
 namespace weft {
 
-struct StageLayersOption {
+struct StageLayersOption : PlanOutcome {
   std::vector<std::int64_t> layers;  // of each chunk
-  double step_s = 0;                 // predicted
-  Bytes memory;                      // of the fullest stage
-  bool fits = true;
 };
 
 struct StageLayersChoice {
