@@ -38,7 +38,7 @@ std::vector<std::int64_t> read_layers_of_chunks(const Flags& flags, const std::s
 
 // Whoever types that none is recomputed means it, whatever a file says of layers.
 void read_recompute_layers(const Flags& flags, Layout& l) {
-  const bool whole = l.recompute == Recompute::full || l.recompute == Recompute::local;
+  const bool whole = recomputes_layers(l.recompute);
   if (!whole && flags.typed("recompute") && !flags.typed("recompute-layers")) return;
   l.recompute_layers = read_layers_of_chunks(flags, "recompute-layers");
   if (!whole && flags.text("recompute-layers") == "auto") {

@@ -78,7 +78,7 @@ std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transform
 
 std::vector<bool> recomputed_layers(const Layout& layout, const Transformer& model) {
   std::vector<bool> recomputed;
-  const bool any = layout.recompute == Recompute::full || layout.recompute == Recompute::local;
+  const bool any = recomputes_layers(layout.recompute);
   const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);
   for (std::int64_t chunk = 0; chunk < layout.model_chunks(); ++chunk) {
     const std::vector<std::int64_t>& wished = layout.recompute_layers;

@@ -359,7 +359,7 @@ void validate_pipeline(const Layout& l, const Transformer& model) {
 void validate_recompute(const Layout& l, const Transformer& model) {
   const std::vector<std::int64_t>& wished = l.recompute_layers;
   if (wished.empty()) return;
-  if (l.recompute != Recompute::full && l.recompute != Recompute::local) {
+  if (!recomputes_layers(l.recompute)) {
     fail("--recompute-layers: is for --recompute full or local, not {}", name_of(l.recompute));
   }
   if (wished.size() == 1) {

@@ -168,8 +168,7 @@ Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t se
     again = static_cast<double>(shape.layers) * attention_core_flops(shape, length);
   }
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    const bool whole = recompute == Recompute::full || recompute == Recompute::local;
-    if (!whole || !(recomputed.empty() || recomputed[layer])) continue;
+    if (!recomputes_layers(recompute) || !(recomputed.empty() || recomputed[layer])) continue;
     const bool moe = shape.is_moe_layer(layer);
     again += layer_flops(shape, moe, length);
     if (recompute == Recompute::local && moe) {

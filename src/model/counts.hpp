@@ -12,6 +12,9 @@ namespace weft {
 // `selective` recomputes the attention core (Korthikanti et al. 2022), `full` every layer. `local` is like full but
 // keeps what the all-to-alls of experts brought, so that backward repeats none of them.
 enum class Recompute { none, selective, full, local };
+inline bool recomputes_layers(Recompute recompute) {
+  return recompute == Recompute::full || recompute == Recompute::local;
+}
 enum class AttentionKernel { flash, unfused };
 
 struct LayerParameters {

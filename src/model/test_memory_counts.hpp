@@ -70,8 +70,7 @@ inline Bytes gpt_layer_activation_bytes(const Transformer& shape, const Activati
   const std::int64_t sbh_sharded = sbh / options.tp;  // exact: tp divides heads, heads divide hidden
   // Outside the tensor-parallel region.
   const std::int64_t outside = options.sequence_parallel ? sbh_sharded : sbh;
-  if (options.recompute == Recompute::full || options.recompute == Recompute::local)
-    return {checked_product({2, outside}, what)};
+  if (recomputes_layers(options.recompute)) return {checked_product({2, outside}, what)};
   // 34 = 24 inside + 10 outside: inputs of the two norms 4, of the two blocks 4, masks of the two dropouts 2.
   const std::int64_t linear =
       checked_sum({checked_product({10, outside}, what), checked_product({24, sbh_sharded}, what)}, what);

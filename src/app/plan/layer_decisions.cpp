@@ -23,9 +23,7 @@ std::optional<StageLayersChoice> decide_stage_layers(const Flags& flags, const s
 std::optional<RecomputeLayersChoice> decide_recompute_layers(const Flags& flags,
                                                              const std::vector<std::string>& policies,
                                                              const Profile& profile, Inputs& inputs) {
-  const Recompute wished = inputs.layout.recompute;
-  const bool whole = wished == Recompute::full || wished == Recompute::local;
-  if (flags.text("recompute-layers") != "auto" || !whole) return std::nullopt;
+  if (flags.text("recompute-layers") != "auto" || !recomputes_layers(inputs.layout.recompute)) return std::nullopt;
   const auto searched = std::ranges::find_if(policies, searches);
   RecomputeLayersChoice choice = choose_recompute_layers(inputs, profile, policy_to_predict_with(flags, policies),
                                                          searched != policies.end() ? *searched : "");

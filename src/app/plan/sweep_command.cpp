@@ -82,21 +82,23 @@ std::string policy_of(const SweepSpec& spec, const SweepChoice& choice) {
 
 SweepSource source_of(const Flags& flags, const SweepSpec& spec, const Profile& profile) {
   const auto chosen = [&](const SweepChoice& choice) { return flags_of(flags, spec, choice); };
-  const auto decide = [=, &spec, &profile](const SweepChoice& choice, Inputs& inputs) {
-    return decide_layers(chosen(choice), policy_of(spec, choice), profile, inputs);
-  };
-  return {.model = [=](const SweepChoice& choice) { return read_model(chosen(choice)); },
-          .cluster = [=](const SweepChoice& choice) { return read_cluster(chosen(choice)); },
-          .layout =
-              [=](const SweepChoice& choice, const Cluster& cluster, Transformer& model) {
-                const Flags own = chosen(choice);
-                Layout layout = read_layout(own, model, cluster);
-                make_room_for_all(own, cluster, model, layout);
-                return layout;
-              },
-          .options = read_policy_options(flags),
-          .budget_s = read_budget(flags),
-          .decide = decides_layers(flags, spec) ? decide : std::function<std::string(const SweepChoice&, Inputs&)>{}};
+  SweepSource source{.model = [=](const SweepChoice& choice) { return read_model(chosen(choice)); },
+                     .cluster = [=](const SweepChoice& choice) { return read_cluster(chosen(choice)); },
+                     .layout =
+                         [=](const SweepChoice& choice, const Cluster& cluster, Transformer& model) {
+                           const Flags own = chosen(choice);
+                           Layout layout = read_layout(own, model, cluster);
+                           make_room_for_all(own, cluster, model, layout);
+                           return layout;
+                         },
+                     .options = read_policy_options(flags),
+                     .budget_s = read_budget(flags)};
+  if (decides_layers(flags, spec)) {
+    source.decide = [=, &spec, &profile](const SweepChoice& choice, Inputs& inputs) {
+      return decide_layers(chosen(choice), policy_of(spec, choice), profile, inputs);
+    };
+  }
+  return source;
 }
 
 std::vector<std::string> write_csv_files(const Flags& flags, const Sweep& sweep) {

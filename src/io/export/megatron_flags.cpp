@@ -150,7 +150,7 @@ class MegatronWriter {
   void add_recompute() {
     sheet_.carries({Feature::recompute});
     if (layout_.recompute == Recompute::selective) add("--recompute-granularity selective");
-    if (layout_.recompute != Recompute::full && layout_.recompute != Recompute::local) return;
+    if (!recomputes_layers(layout_.recompute)) return;
     add("--recompute-granularity full");
     std::vector<std::string> differences = add_recomputed_layers();
     if (layout_.recompute == Recompute::local) differences.emplace_back("Megatron-LM recomputes the all-to-alls too");

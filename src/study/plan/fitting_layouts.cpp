@@ -201,8 +201,7 @@ class FittingSearch {
   // Where the change recomputes layers that the present layout keeps, no more of them than is needed.
   FittingLayout with_fewest_recomputed(const FittingLayout& found) const {
     const Layout &now = inputs_.layout, &then = found.layout;
-    const bool all =
-        (then.recompute == Recompute::full || then.recompute == Recompute::local) && then.recompute_layers.empty();
+    const bool all = recomputes_layers(then.recompute) && then.recompute_layers.empty();
     const bool wished = now.recompute == then.recompute && now.recompute_layers.empty();
     if (!all || wished || then.directions() > 1) return found;
     const RecomputeLayersChoice choice = choose_recompute_layers(with_layout(found.layout), profile_, policy_);
