@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -77,6 +78,26 @@ class Others:
         return max(0.0, (busy_after - busy_before) / (end - begin))
 
 
+class Errors:
+    """What a command writes to standard error; `hear` is called with each line when it is said."""
+
+    def __init__(self, hear):
+        source, self.sink = os.pipe()
+        self.lines = []
+        self.thread = threading.Thread(target=self._listen, args=(source, hear), daemon=True)
+        self.thread.start()
+
+    def _listen(self, source, hear):
+        with os.fdopen(source, errors="replace") as said:
+            for line in said:
+                self.lines.append(line)
+                hear(line)
+
+    def text(self):
+        self.thread.join()
+        return "".join(self.lines)
+
+
 class Shell:
     """Runs commands, one at a time, and keeps them for the report."""
 
@@ -84,7 +105,7 @@ class Shell:
         self.timeout, self.verbose, self.commands = timeout, verbose, []
         self.other_cores = None  # that others took during the last command; of no use under mpirun, whose ranks are not ours
 
-    def run(self, command, env=None, accepted=(0,)):
+    def run(self, command, env=None, accepted=(0,), hear=lambda line: None):
         """The command's standard output; Broken where it fails, with an exit code that is not accepted. `env` is added to
         the environment."""
         words = [str(word) for word in command]
@@ -94,10 +115,14 @@ class Shell:
             print(f"$ {line}", file=sys.stderr, flush=True)
         others = Others()
         # Asked to end first: tools/netns.sh then removes its namespaces.
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env={**os.environ, **(env or {})})
+        errors = Errors(hear)
         try:
-            out, err = process.communicate(timeout=self.timeout)
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors.sink, text=True,
+                                       env={**os.environ, **(env or {})})
+        finally:
+            os.close(errors.sink)
+        try:
+            out, _ = process.communicate(timeout=self.timeout)
         except subprocess.TimeoutExpired as error:
             raise Broken(f"does not end within {self.timeout} s: {line}") from error
         finally:
@@ -106,11 +131,11 @@ class Shell:
                 process.communicate(timeout=30)
         self.other_cores = others.cores()
         if process.returncode not in accepted:
-            raise Broken(f"exit code {process.returncode}: {line}\n{err[-2000:]}")
+            raise Broken(f"exit code {process.returncode}: {line}\n{errors.text()[-2000:]}")
         return out
 
-    def json(self, command, env=None):
-        out = self.run(command, env)
+    def json(self, command, env=None, hear=lambda line: None):
+        out = self.run(command, env, hear=hear)
         try:
             return json.loads(out)
         except json.JSONDecodeError as error:

@@ -15,8 +15,9 @@ namespace {
 // A waiting host looks again so soon at first, and then ever later, so that it neither misses the end of a short step
 // nor takes a processor from the threads that carry out collectives.
 constexpr std::chrono::microseconds kFirstPause{5}, kLongestPause{200};
-// When a rank is lost, collectives often fail before this rank hears who it was.
-constexpr std::chrono::seconds kTimeToHearOfALoss{2};
+// When a rank is lost, collectives often fail before this rank hears who it was: a process that is killed gives back
+// its memory on the GPU before its connections close. On an H200 beside other jobs that took up to 2.2 s.
+constexpr std::chrono::seconds kTimeToHearOfALoss{5};
 
 // How many operations a host enqueues ahead where ranks of one process share a device. A stream takes about a thousand
 // calls; a host that waits inside the driver for room might keep another from what the first one's device waits for.
