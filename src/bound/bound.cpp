@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "bound/chains.hpp"
 #include "bound/one_machine.hpp"
+#include "bound/slowed.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/own_rows.hpp"
 
@@ -302,36 +303,92 @@ StepBound in_words(const StepGraph& graph, const CostModel& cost, const Bound& b
   return result;
 }
 
-// The compute of a class, slowed down by its transfers.
-StepBound slowed_compute(const StepGraph& graph, const CostModel& cost, ClassId rank_class) {
-  double compute = 0;
-  std::vector<double> links(cost.link_resources(), 0);
-  for (const Operation& op : graph.operations) {
-    if (op.rank_class != rank_class) continue;
-    const double times = op.per_micro_batch ? static_cast<double>(graph.micro_batches) : 1.0;
-    if (!op.communication) {
-      compute += times * least_compute(graph, op, cost);
-      continue;
-    }
-    for (const LinkWork& w : least_on_each_link(graph, op, cost).work) links[w.resource.index()] += times * w.seconds;
-  }
-  double busiest = 0, added = 0;
-  for (const ResourceId r : IdRange<ResourceId>(std::ssize(links))) {
-    if (cost.burst_seconds(r) != 0) continue;  // after a pause a link with a burst carries bytes in no time
-    const double slowdown = cost.least_slowdown(rank_class, r);
-    const double by_link = links[r.index()] * 1e9 * slowdown / (1 + slowdown);
-    if (by_link <= added && busiest > 0) continue;
-    busiest = links[r.index()];
-    added = by_link;
-  }
-  return {(compute + added) * 1e-9,
-          fmt::format("{} compute: {} of work, which {} of transfers slow down by {}", graph.classes[rank_class].name,
-                      time_of(compute), time_of(busiest * 1e9), time_of(added))};
-}
-
 StepBound larger(StepBound a, StepBound b) {
   return b.seconds > a.seconds ? std::move(b) : std::move(a);
 }
+
+// What a step's ranks compute and their links carry, at least.
+class StepWork {
+ public:
+  // `micro_batches`: of these links carry traffic; all of them compute.
+  StepWork(const StepGraph& graph, const CostModel& cost, std::int64_t micro_batches)
+      : graph_(graph),
+        cost_(cost),
+        compute_(graph.classes.size(), 0),
+        own_(graph.classes.size(), std::vector<double>(cost.link_resources(), 0)),
+        all_(cost.link_resources(), 0) {
+    for (const Operation& op : graph.operations) {
+      const std::size_t c = op.rank_class.index();
+      if (!op.communication) {
+        compute_[c] += times(op, graph.micro_batches) * least_compute(graph, op, cost);
+        continue;
+      }
+      for (const LinkWork& w : least_on_each_link(graph, op, cost).work) {
+        const double work = times(op, micro_batches) * w.seconds * 1e9;
+        own_[c][w.resource.index()] += work;
+        all_[w.resource.index()] += work;
+      }
+    }
+  }
+
+  // The longest period that a rank's compute and the work of a link need, because they slow each other down.
+  StepBound slowed_down() const {
+    StepBound longest;
+    for (const ClassId c : graph_.classes.ids()) {
+      for (const ResourceId link : IdRange<ResourceId>(std::ssize(all_))) {
+        longest = larger(std::move(longest), beside(c, link, all_[link.index()], 0));
+      }
+    }
+    return longest;
+  }
+
+  // The same for the link of a bound, which rests before and after its work.
+  StepBound slowed_down(const Bound& bound) const {
+    StepBound longest;
+    const auto workers = static_cast<std::int32_t>(graph_.classes.size());
+    if (bound.resource < workers) return longest;
+    const ResourceId link{bound.resource - workers};
+    for (const ClassId c : graph_.classes.ids()) {
+      longest = larger(std::move(longest), beside(c, link, bound.work_ns, bound.head_ns + bound.tail_ns));
+    }
+    return longest;
+  }
+
+ private:
+  static double times(const Operation& op, std::int64_t micro_batches) {
+    return op.per_micro_batch ? static_cast<double>(micro_batches) : 1.0;
+  }
+
+  // `work`: of the link, in a period in which it rests for `rest`.
+  StepBound beside(ClassId c, ResourceId link, double work, double rest) const {
+    // After a pause a link with a burst carries bytes in no time.
+    if (cost_.burst_seconds(link) != 0) return {};
+    const CostModel::Interference least = cost_.least_interference(c, link);
+    const double of_others = all_[link.index()] - own_[c.index()][link.index()];
+    const SharedPeriod period{.compute = compute_[c.index()],
+                              .link = work + rest,
+                              .own = std::max(0.0, work - of_others),
+                              .compute_slowdown = least.compute,
+                              .transfer_slowdown = least.transfer};
+    const SlowedPeriod least_period = slowed(period);
+    const std::string_view name = graph_.classes[c].name;
+    if (least_period.compute >= least_period.link) {
+      return {least_period.compute * 1e-9, fmt::format("{} compute: {} of work, which {} of transfers slow down by {}",
+                                                       name, time_of(period.compute), time_of(period.own),
+                                                       time_of(least_period.compute - period.compute))};
+    }
+    const std::string waits = rest > 0 ? fmt::format(", {} before and after it", time_of(rest)) : "";
+    return {least_period.link * 1e-9,
+            fmt::format("{}: {} of work{}, which {} of compute slow down by {}", link_name(graph_, cost_, link),
+                        time_of(work), waits, time_of(period.compute), time_of(least_period.link - period.link))};
+  }
+
+  const StepGraph& graph_;
+  const CostModel& cost_;
+  std::vector<double> compute_;           // by class, in nanoseconds
+  std::vector<std::vector<double>> own_;  // by class and link: of the class's transfers
+  std::vector<double> all_;               // by link
+};
 
 // All compute of a class between the forward of its first micro-batch and the backward of its last.
 void add_micro_batches_between(const StepGraph& graph, const CostModel& cost, BoundProblem& problem) {
@@ -353,9 +410,9 @@ void add_micro_batches_between(const StepGraph& graph, const CostModel& cost, Bo
 }  // namespace
 
 StepBound step_bound(const StepGraph& graph, const CostModel& cost) {
-  StepBound bound = in_words(graph, cost, lower_bound(bound_problem(graph, cost, graph.micro_batches)));
-  for (const ClassId c : graph.classes.ids()) bound = larger(std::move(bound), slowed_compute(graph, cost, c));
-  return bound;
+  const Bound bound = lower_bound(bound_problem(graph, cost, graph.micro_batches));
+  const StepWork work(graph, cost, graph.micro_batches);
+  return larger(in_words(graph, cost, bound), larger(work.slowed_down(), work.slowed_down(bound)));
 }
 
 StepBound step_bound_in_turn(const StepGraph& graph, const CostModel& cost, std::int64_t stages) {
@@ -363,7 +420,8 @@ StepBound step_bound_in_turn(const StepGraph& graph, const CostModel& cost, std:
   BoundProblem problem = bound_problem(graph, cost, 1);
   if (problem.nodes.size() != graph.operations.size()) return {};  // transfers of several classes: one node for each
   add_micro_batches_between(graph, cost, problem);
-  return in_words(graph, cost, lower_bound(problem));
+  const Bound bound = lower_bound(problem);
+  return larger(in_words(graph, cost, bound), StepWork(graph, cost, 1).slowed_down(bound));
 }
 
 }  // namespace weft

@@ -12,9 +12,9 @@
 //   from the last part of v to the last part of the next v: what v reaches in the next iteration.
 // Both together would count parts of S that run beside v itself, unless v is a barrier.
 //
-// A transfer slows down the compute of its ranks, by s. Whatever part of a rank's transfers hides behind compute costs
-// s / (1 + s) of its time, and the rest costs all of it. So a period is also at least the rank's compute and s / (1 +
-// s) of what its busiest link carries for it.
+// Compute and transfers of a rank slow each other down (bound/slowed.hpp), so a period is also at least the rank's
+// compute with what its transfers add, and a link's work, with what it must rest before and after it, and what that
+// compute adds.
 #pragma once
 
 #include <cstdint>

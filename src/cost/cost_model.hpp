@@ -64,8 +64,8 @@ class CostModel {
   Interference interference(ClassId rank_class) const;
   // The same beside this transfer, whose mover may take less.
   Interference interference(const Operation& transfer) const;
-  // Returns the least by which compute is slowed down while something moves over a link, whoever moves it; for bounds.
-  double least_slowdown(ClassId rank_class, ResourceId resource) const;
+  // The least of it while something moves over a link, whoever moves it; for bounds.
+  Interference least_interference(ClassId rank_class, ResourceId resource) const;
   // Returns who may move the bytes of a transfer, the library first: others where a library carries it out inside a
   // node (cost/movers.hpp).
   std::vector<Mover> possible_movers(const Operation& transfer) const;

@@ -81,14 +81,15 @@ CostModel::Interference CostModel::interference(const Operation& transfer) const
   return own;
 }
 
-double CostModel::least_slowdown(ClassId rank_class, ResourceId resource) const {
-  const double library = interference(rank_class).compute;
+CostModel::Interference CostModel::least_interference(ClassId rank_class, ResourceId resource) const {
+  const Interference library = interference(rank_class);
   if (profile_.movers == MoverWish::library) return library;
   const Execution& execution = cluster_.spec().execution;
   if (execution.collectives != CollectiveMaker::library || execution.links != LinkTiming::nominal) return library;
   if (!is_nvlink(cluster_, graph_.links[resource.index() / 2].link.level)) return library;
   if (!gpu_generation(graph_.classes[rank_class.index()].device.name)) return library;
-  return copy_slowdown(rank_class);
+  const double copies = copy_slowdown(rank_class);
+  return {.compute = copies, .transfer = std::min(library.transfer, copies)};
 }
 
 }  // namespace weft
