@@ -171,7 +171,9 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   const ScheduleRow* row = schedule ? &row_of(static_cast<PipelineSchedule>(*schedule)) : nullptr;
   l.vpp = flags.integer("vpp", 1, kMaxNumber).value_or(default_chunks(row));
   l.ep = flags.integer("ep", 1, kMaxNumber).value_or(1);
-  l.etp = flags.integer("etp", 1, kMaxNumber).value_or(model.experts ? l.tp : 1);
+  const auto etp = flags.integer("etp", 1, kMaxNumber);
+  if (etp.value_or(1) > 1 && !model.experts) fail("--etp {}: {} has no experts", *etp, model.name);
+  l.etp = etp.value_or(model.experts ? l.tp : 1);
   if (const auto choice = flags.one_of("expert-exchange", {"padded", "uneven", "gathered"})) {
     if (!model.experts) fail("--expert-exchange: {} has no experts; give --experts", model.name);
     l.expert_exchange = static_cast<ExpertExchange>(*choice);

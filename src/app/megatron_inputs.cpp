@@ -49,6 +49,8 @@ std::string overridden_by(const Flags& flags, const std::string& setting) {
   const bool of_experts = setting == "expert-exchange" || setting == "ep-forwarding" ||
                           setting == "overlap-moe-expert-parallel-comm" || setting == "delay-wgrad-compute";
   if (of_experts && is_one(flags, "ep")) return "has no effect with --ep 1";
+  if (setting == "cuda-graphs" && flags.declares("graphs")) return "is planned for; weft run takes --graphs";
+  if (setting == "no-dropout" && flags.given("dropout")) return "--dropout says what it says";
   if (setting == "tp-comm-overlap" && is_one(flags, "tp")) return "has no effect with --tp 1";
   if (setting == "zero-replicas" && flags.given("zero-shards")) return "--zero-shards says what --zero-replicas says";
   if (setting == "zero-replicas" && flags.given("zero") && flags.text("zero") == "0")

@@ -218,6 +218,7 @@ TEST(Presets, MalformedTextIsAlwaysAnError) {
                           "dgx-a100:4,gpus=0",
                           "dgx-a100:4,gpus=-1",
                           "dgx-a100:4,memory=0",
+                          "dgx-a100:4,memory=80",
                           "dgx-a100:4,nic=1Gb/s,nic=1Gb/s",
                           "dgx-a100 :4",
                           "local:4,nvlink=1GB/s",

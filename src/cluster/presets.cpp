@@ -150,7 +150,14 @@ Device device_of(const Machine& machine, const Keys& keys, std::string_view text
     return device_profile(name);
   });
   Device device = named ? *named : device_profile(machine.device);
-  if (const auto memory = value_of(keys, "memory", text, parse_bytes)) device.memory = *memory;
+  // A number alone is bytes, and a small one GiB whose unit was forgotten.
+  const auto size_with_unit = [](std::string_view size, std::string_view what) {
+    const Bytes bytes = parse_bytes(size, what);
+    const bool alone = size.find_first_not_of("0123456789") == std::string_view::npos;
+    if (alone && bytes.value < 1 << 20) fail("{}: '{}' are bytes; give a size such as 80GiB", what, size);
+    return bytes;
+  };
+  if (const auto memory = value_of(keys, "memory", text, size_with_unit)) device.memory = *memory;
   return device;
 }
 

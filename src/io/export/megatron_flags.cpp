@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "io/export/export_writers.hpp"
@@ -222,6 +223,15 @@ class MegatronWriter {
     }
   }
 
+  // The parameters of the bucket in the middle, by size: most are those of a layer.
+  static std::int64_t size_of_most(const std::vector<std::vector<std::int64_t>>& buckets) {
+    std::vector<std::int64_t> sizes;
+    for (const auto& bucket : buckets) sizes.push_back(std::accumulate(bucket.begin(), bucket.end(), std::int64_t{0}));
+    const auto middle = sizes.begin() + std::ssize(sizes) / 2;
+    std::nth_element(sizes.begin(), middle, sizes.end());
+    return *middle;
+  }
+
   // Megatron cuts the first model chunk of the first stage; every other chunk is one bucket.
   void add_bucket_size() {
     std::vector<std::vector<std::int64_t>> buckets;
@@ -240,10 +250,11 @@ class MegatronWriter {
       add("--ddp-bucket-size", keeps_default ? by_default : limits.at_most.value_or(limits.above + 1));
       sheet_.carries({Feature::gradient_buckets});
     } else {
-      const std::int64_t size = limits.at_most.value_or(by_default);
+      const std::int64_t size = size_of_most(buckets);
       add("--ddp-bucket-size", size);
-      sheet_.leaves_out(Feature::gradient_buckets,
-                        fmt::format("no one bucket size cuts them alike; {} parameters cut off the smallest", size));
+      sheet_.leaves_out(
+          Feature::gradient_buckets,
+          fmt::format("no one bucket size cuts them alike; {} parameters have the one in the middle", size));
     }
   }
 

@@ -131,9 +131,10 @@ class FeatureList {
            "reductions of gradients beside compute");
     add_if(facts_.gathers_beside_compute, Feature::gathers_beside_compute, "gathers of parameters beside compute");
     add_if(facts_.messages_beside_compute, Feature::messages_beside_compute, "pipeline messages beside compute");
-    add_if(
-        layout_.zero == 3, Feature::prefetch,
-        fmt::format("parameters of {} {} gathered ahead", facts_.prefetch, facts_.prefetch == 1 ? "layer" : "layers"));
+    add_if(layout_.zero == 3, Feature::prefetch,
+           facts_.prefetch == 0 ? "parameters gathered only when they are needed"
+                                : fmt::format("parameters of {} {} gathered ahead", facts_.prefetch,
+                                              facts_.prefetch == 1 ? "layer" : "layers"));
     add_if(facts_.tensor_parallel_parts, Feature::tensor_parallel_parts,
            "transfers of tensor parallelism in parts with their products");
     add_if(facts_.expert_parts, Feature::expert_parts, "all-to-alls of experts in parts");

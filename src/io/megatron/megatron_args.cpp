@@ -23,19 +23,20 @@ class LayoutReader {
     for (const auto& [flag, name] : {std::pair{"tp", "--tensor-model-parallel-size"},
                                      {"pp", "--pipeline-model-parallel-size"},
                                      {"cp", "--context-parallel-size"},
-                                     {"ep", "--expert-model-parallel-size"},
-                                     {"etp", "--expert-tensor-parallel-size"},
                                      {"micro-batch", "--micro-batch-size"},
                                      {"global-batch", "--global-batch-size"},
                                      {"seq", "--seq-length"}}) {
       if (const auto value = flags_.integer(name)) set(flag, std::to_string(*value), name);
     }
+    read_expert_degrees();
     if (flags_.is_set("--sequence-parallel")) read_sequence_parallel();
     if (flags_.is_set("--use-tp-pp-dp-mapping")) set("mesh-order", "tp,cp,pp,dp", "--use-tp-pp-dp-mapping");
     read_precision();
     const auto clip = flags_.number("--clip-grad");
     set("clip-grad", fmt::format("{}", clip.value_or(1.0)), "--clip-grad");
     read_attention();
+    read_dropout();
+    read_cuda_graphs();
     read_recompute();
     read_sharding();
     read_stages();
@@ -48,6 +49,19 @@ class LayoutReader {
  private:
   void set(const std::string& flag, const std::string& value, const std::string& name) {
     settings_.push_back({flag, value, flags_.where(name)});
+  }
+
+  void read_expert_degrees() {
+    for (const auto& [flag, name] :
+         {std::pair{"ep", "--expert-model-parallel-size"}, {"etp", "--expert-tensor-parallel-size"}}) {
+      const auto degree = flags_.integer(name);
+      if (!degree) continue;
+      if (!model_ || model_->experts) {
+        set(flag, std::to_string(*degree), name);
+      } else if (*degree > 1) {
+        fail("{} {}: needs --num-experts", flags_.where(name), *degree);
+      }
+    }
   }
 
   // Megatron turns it off by itself where there is nothing to split.
@@ -99,6 +113,32 @@ class LayoutReader {
     set("attention", unfused ? "unfused" : "flash", backend ? "--attention-backend" : "--use-flash-attn");
   }
 
+  void read_dropout() {
+    if (model_ && model_->positions == Positions::learned && has_no_dropout(flags_)) {
+      set("no-dropout", "true", "--hidden-dropout");
+    }
+  }
+
+  // The older two flags are those of layers, and their scope may be the whole iteration.
+  void read_cuda_graphs() {
+    const char* const name = "--cuda-graph-impl";
+    const auto impl = flags_.one_of(name, {"none", "local", "transformer_engine", "full_iteration"});
+    const bool local = flags_.is_set("--enable-cuda-graph"), external = flags_.is_set("--external-cuda-graph");
+    std::vector<std::string> parts;
+    for (const char* const scope : {"--cuda-graph-scope", "--cuda-graph-modules"}) {
+      for (const std::string& part : flags_.list(scope)) parts.push_back(part);
+    }
+    const bool layers = local || external || (impl && *impl != "none");
+    if (!layers) return;
+    const char* const from = local ? "--enable-cuda-graph" : external ? "--external-cuda-graph" : name;
+    const auto names = [&](const char* what) { return std::find(parts.begin(), parts.end(), what) != parts.end(); };
+    const bool whole_step = impl == "full_iteration" || names("full_iteration");
+    if (!whole_step && !parts.empty() && !names("full")) {
+      flags_.note(from, "graphs of parts of a layer are taken for graphs of whole layers");
+    }
+    set("cuda-graphs", whole_step ? "full" : "layer", from);
+  }
+
   void read_recompute() {
     const auto granularity = flags_.one_of("--recompute-granularity", {"full", "selective"});
     const bool selective = flags_.is_set("--recompute-activations");
@@ -124,7 +164,9 @@ class LayoutReader {
 
   void read_sharding() {
     const bool optimizer = flags_.is_set("--use-distributed-optimizer");
-    const bool megatron_fsdp = flags_.is_set("--use-megatron-fsdp"), torch_fsdp = flags_.is_set("--use-torch-fsdp2");
+    const bool custom_fsdp = flags_.is_set("--use-custom-fsdp");  // its older name
+    const bool megatron_fsdp = flags_.is_set("--use-megatron-fsdp") || custom_fsdp,
+               torch_fsdp = flags_.is_set("--use-torch-fsdp2");
     const std::vector<std::string> strategies{"no_shard", "optim", "optim_grads", "optim_grads_params"};
     const auto strategy = flags_.one_of("--data-parallel-sharding-strategy", strategies);
     std::ptrdiff_t stage = 0;
@@ -288,7 +330,8 @@ class LayoutReader {
   // Megatron-LM asserts both when it reads its arguments, so no such job runs.
   void require_of_param_gather(bool grad) {
     const std::string from = flags_.where("--overlap-param-gather");
-    if (!flags_.is_set("--use-distributed-optimizer") && !flags_.is_set("--use-megatron-fsdp")) {
+    if (!flags_.is_set("--use-distributed-optimizer") && !flags_.is_set("--use-megatron-fsdp") &&
+        !flags_.is_set("--use-custom-fsdp")) {
       fail("{}: Megatron-LM refuses it without --use-distributed-optimizer", from);
     }
     if (!grad) fail("{}: Megatron-LM refuses it without --overlap-grad-reduce", from);

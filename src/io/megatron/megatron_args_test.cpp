@@ -337,5 +337,52 @@ TEST(MegatronArgs, APipelineLayoutSaysTheLayersOfEveryModelChunk) {
   }
 }
 
+TEST(MegatronArgs, DropoutIsOffWhereBothRatesAre) {
+  const LaunchJob off = read(kTiny + "--hidden-dropout 0 --attention-dropout 0.0");
+  EXPECT_EQ(settings_of(off).at("no-dropout"), "true");
+  EXPECT_EQ(off.model->dropout, DropoutRates{});
+  const LaunchJob one = read(kTiny + "--hidden-dropout 0.2");
+  EXPECT_FALSE(settings_of(one).contains("no-dropout"));
+  EXPECT_EQ(one.model->dropout, (DropoutRates{.embedding = 0.2, .attention = 0.1, .hidden = 0.2}));
+  const LaunchJob rotary = read(kTiny + "--position-embedding-type rope --hidden-dropout 0.1 --attention-dropout 0");
+  EXPECT_FALSE(settings_of(rotary).contains("no-dropout"));
+  ASSERT_TRUE(ignored(rotary, "--hidden-dropout"));
+  EXPECT_FALSE(ignored(rotary, "--attention-dropout"));
+  EXPECT_NE(error_of(kTiny + "--hidden-dropout 1").find("is not a rate in [0, 1)"), std::string::npos);
+}
+
+TEST(MegatronArgs, CudaGraphsAreOfLayersOrOfTheStep) {
+  const auto graphs = [](const std::string& flags) {
+    const auto settings = settings_of(read(kTiny + flags));
+    const auto found = settings.find("cuda-graphs");
+    return found == settings.end() ? "" : found->second;
+  };
+  EXPECT_EQ(graphs(""), "");
+  EXPECT_EQ(graphs("--cuda-graph-impl none"), "");
+  EXPECT_EQ(graphs("--enable-cuda-graph"), "layer");
+  EXPECT_EQ(graphs("--external-cuda-graph"), "layer");
+  EXPECT_EQ(graphs("--cuda-graph-impl transformer_engine"), "layer");
+  EXPECT_EQ(graphs("--enable-cuda-graph --cuda-graph-scope full_iteration"), "full");
+  EXPECT_EQ(graphs("--cuda-graph-impl full_iteration"), "full");
+  EXPECT_TRUE(
+      ignored(read(kTiny + "--cuda-graph-impl local --cuda-graph-modules attn moe_router"), "--cuda-graph-impl"));
+  EXPECT_FALSE(ignored(read(kTiny + "--enable-cuda-graph --cuda-graph-scope full"), "--enable-cuda-graph"));
+}
+
+TEST(MegatronArgs, DegreesOfExpertsNeedExperts) {
+  EXPECT_EQ(error_of(kTiny + "--expert-model-parallel-size 4"),
+            "train.sh: line 1: --expert-model-parallel-size 4: needs --num-experts");
+  EXPECT_FALSE(
+      settings_of(read(kTiny + "--expert-model-parallel-size 1 --expert-tensor-parallel-size 1")).contains("etp"));
+  EXPECT_EQ(settings_of(read(kTiny + "--num-experts 8 --expert-model-parallel-size 4")).at("ep"), "4");
+  EXPECT_EQ(settings_of(read("--bf16 --expert-model-parallel-size 4")).at("ep"), "4");  // --model may have experts
+}
+
+TEST(MegatronArgs, FsdpHasAnOlderName) {
+  EXPECT_EQ(
+      settings_of(read(kTiny + "--use-custom-fsdp --data-parallel-sharding-strategy optim_grads_params")).at("zero"),
+      "3");
+}
+
 }  // namespace
 }  // namespace weft

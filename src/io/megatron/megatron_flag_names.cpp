@@ -28,7 +28,17 @@ constexpr std::string_view kUnmodelled =
     "--ddp-pad-buckets-for-high-nccl-busbw --use-nccl-ub --use-sharp --fsdp-double-buffer "
     "--suggested-communication-unit-size --torch-fsdp2-no-reshard-after-forward --nccl-communicator-config-path "
     "--high-priority-stream-groups --coc-parallel-num --coc-mode --coc-fused-kernel --reuse-fp32-param "
-    "--moe-alltoall-overlap-comm --moe-allgather-overlap-comm ";
+    "--moe-alltoall-overlap-comm --moe-allgather-overlap-comm --fp8-recipe --fp8-dot-product-attention "
+    "--fp8-multi-head-attention --fp8-output-proj --first-last-layers-bf16 --num-layers-at-start-in-bf16 "
+    "--num-layers-at-end-in-bf16 --fp4-recipe --fp4-param --fp4-param-gather --keep-fp8-transpose-cache "
+    "--wgrad-deferral-limit --ddp-reduce-scatter-with-fp32-accumulation --reuse-grad-buf-for-mxfp8-param-ag "
+    "--outer-dp-sharding-strategy --megatron-fsdp-grad-comm-dtype --megatron-fsdp-main-grads-dtype "
+    "--megatron-fsdp-main-params-dtype --megatron-fsdp-max-pool-double-buffer "
+    "--megatron-fsdp-enable-fine-grained-param-gather --window-attn-skip-freq --linear-attention-freq "
+    "--hybrid-override-pattern --hybrid-layer-pattern --heterogeneous-layers-config-path --fp32-residual-connection "
+    "--moe-latent-size --moe-deepep-num-sms --moe-hybridep-num-sms --moe-flex-dispatcher-num-sms "
+    "--moe-router-padding-for-fp8 --moe-router-padding-for-quantization --moe-expert-rank-capacity-factor "
+    "--batch-p2p-comm --cpu-offloading-activations --cpu-offloading-weights --yaml-cfg ";
 
 constexpr std::string_view kKernels =
     "--no-masked-softmax-fusion --no-gradient-accumulation-fusion --no-bias-gelu-fusion --no-bias-swiglu-fusion "
@@ -36,7 +46,12 @@ constexpr std::string_view kKernels =
     "--apply-layernorm-1p --use-mcore-models --use-legacy-models --transformer-impl --attention-softmax-in-fp32 "
     "--apply-query-key-layer-scaling --no-query-key-layer-scaling --cross-entropy-loss-fusion "
     "--cross-entropy-fusion-impl --moe-grouped-gemm --moe-permute-fusion --moe-use-legacy-grouped-gemm "
-    "--moe-router-dtype --empty-unused-memory-level --enable-cuda-graph --cuda-graph-scope --external-cuda-graph "
+    "--moe-router-dtype --empty-unused-memory-level --cuda-graph-warmup-steps --cuda-graph-use-single-mempool "
+    "--cuda-graph-retain-backward-graph --fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo "
+    "--no-fp8-wgrad --tp-only-amax-red --fp16-lm-cross-entropy --moe-router-fusion --quick-geglu --openai-gelu "
+    "--ddp-average-in-collective --no-gradient-reduce-div-fusion --disable-symmetric-registration "
+    "--use-te-activation-func --use-transformer-engine-op-fuser --fused-residual-rmsnorm --rotary-interleaved "
+    "--disable-jit-fuser --use-torch-optimizer-for-cpu-offload "
     "--use-fused-weighted-squared-relu --mla-down-proj-fusion --use-te-rng-tracker --te-rng-tracker --manual-gc "
     "--manual-gc-interval --manual-gc-eval --norm-epsilon --layernorm-epsilon --deterministic-mode "
     "--delay-grad-reduce --no-delay-grad-reduce --pipeline-model-parallel-comm-backend ";
@@ -46,7 +61,7 @@ constexpr std::string_view kRun =
     "--lr-warmup-samples --lr-warmup-init --lr-wsd-decay-style --lr-wsd-decay-iters --lr-wsd-decay-samples "
     "--train-iters --train-samples --weight-decay --start-weight-decay --end-weight-decay "
     "--weight-decay-incr-style --adam-beta1 --adam-beta2 --adam-eps --sgd-momentum --init-method-std "
-    "--attention-dropout --hidden-dropout --seed --data-parallel-random-init --data-path --train-data-path "
+    "--seed --data-parallel-random-init --data-path --train-data-path "
     "--valid-data-path --test-data-path --data-args-path --split --vocab-file --merge-file --tokenizer-type "
     "--tokenizer-model --tokenizer-hf-include-special-tokens --tiktoken-pattern --vocab-extra-ids "
     "--data-cache-path --mock-data --save --load --save-interval --save-retain-interval --pretrained-checkpoint "
@@ -81,7 +96,19 @@ constexpr std::string_view kRun =
     "--flight-recorder-trace-buffer-size --rerun-mode --error-injection-rate --error-injection-type "
     "--check-for-spiky-loss --check-weight-hash-across-dp-replicas-interval --gpu-sniff-test-interval "
     "--log-straggler --async-save --ckpt-format --fault-injector-ranks --fault-injector-fault-types "
-    "--fault-injector-mtti-seconds --fault-injector-seed --verify-integrity ";
+    "--fault-injector-mtti-seconds --fault-injector-seed --verify-integrity --no-position-embedding --no-one-logger "
+    "--one-logger-async --rope-type --yarn-original-max-position-embeddings --yarn-beta-fast --yarn-beta-slow "
+    "--init-method-xavier-uniform --embedding-init-method-std --decoupled-lr --decoupled-min-lr --head-lr-mult "
+    "--apply-wd-to-qk-layernorm --sft --fim-data --fim-rate --short-seq-prob --mask-prob --mid-level-dataset-surplus "
+    "--dataloader-fast-cache-load --dataloader-defer-npy-index-mmap --per-split-data-args-path --spec "
+    "--use-same-sampling-seed-across-dp-ranks --adlr-autoresume-interval --override-ckpt-iteration --ckpt-step "
+    "--ckpt-convert-format --ckpt-convert-save --non-persistent-save-interval --non-persistent-ckpt-type "
+    "--log-max-attention-logit --log-energy --log-device-memory-used --logging-level --record-memory-history "
+    "--memory-snapshot-path --use-nsys-profiler --nvtx-ranges --train-sync-interval --iterations-to-skip "
+    "--moe-router-force-load-balancing --qk-clip --qk-clip-alpha --qk-clip-threshold --save-optim "
+    "--eval-micro-batch-size "
+    "--eval-global-batch-size --full-validation --multiple-validation-sets --enable-experimental "
+    "--check-for-large-grads --muon-momentum --muon-num-ns-steps --muon-scale-mode --muon-tp-mode ";
 
 void add(std::vector<MegatronFlagName>& flags, std::string_view names, MegatronFlagUse use) {
   for (std::string& name : split(names, ' ')) {

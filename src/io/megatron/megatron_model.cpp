@@ -68,6 +68,21 @@ void read_positions(MegatronReader& flags, Transformer& model) {
   }
 }
 
+// A rate that is not named is Megatron's 0.1. What zeroes what a block adds to the stream zeroes embeddings too.
+void read_dropout(MegatronReader& flags, Transformer& model) {
+  const char *const of_hidden = "--hidden-dropout", *const of_attention = "--attention-dropout";
+  for (const char* const name : {of_hidden, of_attention}) {
+    const auto rate = flags.number(name);
+    if (rate && *rate >= 1) fail("{} {}: is not a rate in [0, 1)", flags.where(name), *flags.text(name));
+    if (rate && *rate > 0 && model.positions != Positions::learned) {
+      flags.note(name, "Weft plans models without learned positions without dropout");
+    }
+  }
+  if (model.positions != Positions::learned || has_no_dropout(flags)) return;  // the layout says it
+  if (const auto rate = flags.number(of_hidden)) model.dropout.hidden = model.dropout.embedding = *rate;
+  if (const auto rate = flags.number(of_attention)) model.dropout.attention = *rate;
+}
+
 void read_vocabulary(MegatronReader& flags, Transformer& model) {
   const auto size = flags.integer("--vocab-size");
   model.vocab = size.value_or(kVocabulary);
@@ -180,6 +195,7 @@ std::optional<Transformer> read_megatron_model(MegatronReader& flags) {
   model.tied_embeddings = !flags.is_set("--untie-embeddings-and-output-weights");
   read_attention(flags, model);
   read_positions(flags, model);
+  read_dropout(flags, model);
   read_vocabulary(flags, model);
   read_experts(flags, model);
   try {
@@ -188,6 +204,10 @@ std::optional<Transformer> read_megatron_model(MegatronReader& flags) {
     fail("{}: {}", flags.file(), error.what());
   }
   return model;
+}
+
+bool has_no_dropout(MegatronReader& flags) {
+  return flags.number("--hidden-dropout") == 0.0 && flags.number("--attention-dropout") == 0.0;
 }
 
 std::optional<std::vector<int>> parse_layer_pattern(std::string_view text, std::size_t limit) {

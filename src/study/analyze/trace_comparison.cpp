@@ -5,18 +5,30 @@
 namespace weft {
 namespace {
 
-TraceTotals totals_of(const WhyReport& report) {
+// Of the ranks with that label, or of all.
+TraceTotals totals_of(const WhyReport& report, std::optional<std::string_view> label) {
   std::vector<TotalsInput> inputs;
   for (const LabelledStudy& labelled : report.labels) {
+    if (label && labelled.label != *label) continue;
     for (const RankStudy& rank : labelled.study.ranks) inputs.push_back(rank.totals_input());
   }
   return total_operations(inputs);
 }
 
+bool has_label(const WhyReport& report, std::string_view label) {
+  return std::any_of(report.labels.begin(), report.labels.end(),
+                     [&](const LabelledStudy& labelled) { return labelled.label == label; });
+}
+
 }  // namespace
 
 TraceComparison compare_reports(const WhyReport& before, const WhyReport& after) {
-  TraceComparison comparison{"before", "after", totals_of(before), totals_of(after), {}};
+  // A run's trace has its prediction beside it: what was measured is compared with what was measured.
+  std::optional<std::string_view> common;
+  for (const std::string_view label : {"predicted", "measured"}) {
+    if (has_label(before, label) && has_label(after, label)) common = label;
+  }
+  TraceComparison comparison{"before", "after", totals_of(before, common), totals_of(after, common), {}};
   comparison.changes = compare_totals(comparison.before, comparison.after);
   return comparison;
 }
