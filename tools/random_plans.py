@@ -143,7 +143,7 @@ def random_layout(rng):
     micro_batch = rng.choice([1, 1, 2, 4])
     micro_batches = rng.choice([1, 2, 3, 4, 4, 8, 16, 32])
     if vpp > 1 and rng.random() < 0.3:
-        flags += ["--schedule", rng.choice(["breadth-first"] + (["zbv", "v-half", "v-min", "dualpipev"] if vpp == 2 else [])
+        flags += ["--schedule", rng.choice(["breadth-first", "auto", "auto-loops"] + (["zbv", "v-half", "v-min", "dualpipev"] if vpp == 2 else [])
                                              + (["hanayo"] if vpp % 2 == 0 else []))]
     elif vpp > 1:
         micro_batches = pp * rng.choice([1, 2, 4])

@@ -124,10 +124,11 @@ void declare_step_flags(Flags& flags) {
               "(docs/extra-format.md)",
               kLayout);
   flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
-  flags.value(
-      "schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
-      "pipeline schedule (default: 1f1b; interleaved if vpp > 1); zb and v split backward; auto: policy weft searches",
-      kLayout);
+  flags.value("schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
+              "pipeline schedule (default: 1f1b; interleaved if vpp > 1); zb and v split backward; auto: policy weft "
+              "searches, and with --vpp 2 weft plan predicts "
+              "whether model chunks lie better in waves or in loops",
+              kLayout);
   flags.value("warm-up-depth", "N",
               "with 1f1b: forwards of the first stage before its first backward (default: as many as stages)", kLayout);
   flags.value("stage-layers", "N,N,...|auto",

@@ -223,6 +223,10 @@ std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layo
   return remarks;
 }
 
+bool leaves_placement_open(const Flags& flags) {
+  return flags.text("schedule") == "auto" && flags.integer("vpp", 1, kMaxNumber) == 2;
+}
+
 void require_decided(const Flags& flags, Decides decides) {
   if (decides == Decides::everything) return;
   const auto refuse = [&](const char* flag) {
@@ -232,6 +236,11 @@ void require_decided(const Flags& flags, Decides decides) {
   if (decides == Decides::nothing) {
     refuse("stage-layers");
     refuse("recompute-layers");
+    if (leaves_placement_open(flags)) {
+      fail(
+          "--schedule auto: with --vpp 2 weft plan decides where model chunks lie, for one layout; give auto-waves or "
+          "auto-loops");
+    }
   }
   if (chooses_device_map(flags)) {
     fail(

@@ -16,6 +16,8 @@ enum class Decides { nothing, layers, everything };
 Inputs read_inputs(const Flags& flags, Decides decides = Decides::nothing);
 // The part of it that refuses what the command does not decide.
 void require_decided(const Flags& flags, Decides decides);
+// Whether the order of a pipeline is searched for and nothing says whether its chunks lie in waves or in loops.
+bool leaves_placement_open(const Flags& flags);
 
 // Its parts, for callers that read many layouts of one model on one cluster.
 Transformer read_model(const Flags& flags);

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-Inputs inputs(const std::string& line) {
+Inputs inputs(const std::string& line, Decides decides = Decides::nothing) {
   Flags flags("plan", "", "");
   declare_input_flags(flags);
   std::vector<std::string> words;
@@ -17,7 +17,7 @@ Inputs inputs(const std::string& line) {
     if (!word.empty()) words.push_back(word);
   }
   flags.parse(words);
-  return read_inputs(flags);
+  return read_inputs(flags, decides);
 }
 
 TEST(Defaults, AreThoseOfTheDesign) {
@@ -120,6 +120,19 @@ TEST(Defaults, InterleavedWithSeveralChunksAndExpertsFollowTensorParallelism) {
   EXPECT_EQ(inputs("--model gpt3-175b --cluster dgx-a100:8 --tp 8 --pp 8 --vpp 2 --global-batch 8").layout.schedule,
             PipelineSchedule::interleaved);
   EXPECT_EQ(inputs("--model mixtral-8x7b --cluster dgx-a100:1 --tp 4 --ep 2 --seq 4096").layout.etp, 4);
+}
+
+TEST(Defaults, SearchedChunksLieInWavesOrInLoops) {
+  const auto schedule_of = [](const std::string& flags) {
+    return inputs("--model llama2-7b --cluster dgx-a100:1 --pp 4 --global-batch 8 " + flags, Decides::everything)
+        .layout.schedule;
+  };
+  EXPECT_EQ(schedule_of("--schedule auto"), PipelineSchedule::searched);
+  EXPECT_EQ(schedule_of("--schedule auto --vpp 2"), PipelineSchedule::searched_waves);
+  EXPECT_EQ(schedule_of("--schedule auto --vpp 4"), PipelineSchedule::searched_loops);
+  EXPECT_EQ(schedule_of("--schedule auto-waves"), PipelineSchedule::searched_waves);
+  EXPECT_EQ(schedule_of("--schedule auto-loops --vpp 2"), PipelineSchedule::searched_loops);
+  EXPECT_THROW(inputs("--model llama2-7b --cluster dgx-a100:1 --pp 4 --vpp 2 --schedule auto"), Error);
 }
 
 TEST(Defaults, ShapeFlagsOverrideAPreset) {

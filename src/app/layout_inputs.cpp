@@ -155,7 +155,7 @@ void read_products(const Flags& flags, const Cluster& cluster, Layout& l) {
 
 // Returns the model chunks of a pipeline rank where --vpp is not given: those of one wave, or of two.
 std::int64_t default_chunks(const ScheduleRow* row) {
-  if (row == nullptr || !row->in_waves || row->searched) return 1;
+  if (row == nullptr || !row->in_waves) return 1;
   return row->several_waves ? 4 : 2;
 }
 
@@ -236,7 +236,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
   l.kfac_interval = read_kfac_interval(flags);
   if (const auto extra = flags.text("extra")) read_extra_file(read_text_file(*extra), *extra, l);
-  l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
+  l.schedule = schedule    ? with_placement(static_cast<PipelineSchedule>(*schedule), l.vpp)
                : l.vpp > 1 ? PipelineSchedule::interleaved
                            : PipelineSchedule::one_f_one_b;
   l.stage_layers = read_layers_of_chunks(flags, "stage-layers");

@@ -42,6 +42,10 @@ std::vector<LayoutCase> layout_cases() {
       {"pp 2, hanayo", {.pp = 2, .vpp = 2, .schedule = hanayo}},
       {"pp 2, dualpipev", {.pp = 2, .vpp = 2, .schedule = dualpipev}},
       {"tp 2, pp 2, dualpipev", {.tp = 2, .pp = 2, .vpp = 2, .schedule = dualpipev}, 4, {"priority"}},
+      {"pp 2, auto-waves", {.pp = 2, .vpp = 2, .schedule = searched_waves}, 2, {"priority"}},
+      {"pp 2, auto-loops", {.pp = 2, .vpp = 2, .schedule = searched_loops}},
+      {"tp 2, pp 2, auto-loops", {.tp = 2, .pp = 2, .vpp = 2, .schedule = searched_loops}, 4, {"priority"}},
+      {"pp 2, dp 2, auto-loops, zero 3", {.pp = 2, .vpp = 2, .zero = 3, .schedule = searched_loops}, 4, {"fsdp"}},
       {"pp 2, dp 2, hanayo, zero 1", {.pp = 2, .vpp = 2, .zero = 1, .schedule = hanayo}, 4, {"priority"}},
       {"pp 2, dp 2, dualpipev, zero 3", {.pp = 2, .vpp = 2, .zero = 3, .schedule = dualpipev}, 4, {"fsdp"}},
       {"pp 2, dualpipe", {.pp = 2, .vpp = 2, .schedule = dualpipe}},
@@ -204,6 +208,35 @@ TEST(Layouts, SeveralWavesTrainWhatOneRankTrains) {
     const std::vector<double> losses = losses_of(model, waves, 2, policy);
     ASSERT_EQ(losses.size(), alone.size());
     for (std::size_t step = 0; step < losses.size(); ++step) EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << policy;
+  }
+}
+
+// Three chunks a stage, in the order of the interleaved schedule and in searched ones; without whole rounds
+// breadth-first.
+TEST(Layouts, SearchedLoopsTrainWhatOneRankTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  Transformer model = some_models().front();
+  model.layers = 6;
+  struct LoopsCase {
+    std::int64_t ranks, micro_batches, most_held;
+    Layout layout = {};
+  };
+  for (const LoopsCase& c : {LoopsCase{2, 6, 0}, {2, 6, 4}, {2, 6, 8}, {2, 5, 0}, {2, 5, 8}, {4, 4, 7, {.tp = 2}}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches, {} held", c.ranks, c.micro_batches, c.most_held));
+    Layout layout = c.layout;
+    layout.pp = 2;
+    layout.vpp = 3;
+    layout.schedule = PipelineSchedule::searched_loops;
+    const std::vector<double> alone = losses_of(PlannedLayout(model, {}, 1, "serial", c.micro_batches), 1);
+    PlannedLayout planned(model, layout, c.ranks, "priority", c.micro_batches);
+    Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
+    overlap.order.pipeline.most_held = c.most_held;
+    planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
+    const auto violation = verify_plan(planned.whole);
+    ASSERT_FALSE(violation.has_value()) << violation->message;
+    const std::vector<double> losses = losses_of(planned, c.ranks);
+    ASSERT_EQ(losses.size(), alone.size());
+    for (std::size_t step = 0; step < losses.size(); ++step) EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5);
   }
 }
 
@@ -382,6 +415,7 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       {{.tp = 2, .pp = 2, .sequence_parallel = true}, 4},
       {{.tp = 2, .pp = 2, .schedule = PipelineSchedule::searched}, 4, 4},
       {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::interleaved}, 4},
+      {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::searched_loops}, 4, 6},
       {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::dualpipev}, 4},
       {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::dualpipe}, 4},
   };

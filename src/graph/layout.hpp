@@ -126,6 +126,7 @@ struct Layout {
   // Returns whether there are all-to-alls before and after the experts.
   bool experts_exchange_slots() const { return ep > 1 && expert_exchange != ExpertExchange::gathered; }
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
+  bool has_whole_rounds() const { return micro_batches() % pp == 0; }  // of as many micro-batches as stages
   // Returns how often the graph repeats in a step: once for every micro-batch, or for every group of them. With two
   // directions it holds a micro-batch of each.
   std::int64_t layer_groups() const { return micro_batches() / (group_size() * directions()); }

@@ -317,24 +317,24 @@ void validate_directions(const Layout& l, const Transformer& model) {
 }
 
 void validate_pipeline(const Layout& l, const Transformer& model) {
-  const bool searched = row_of(l.schedule).searched, several_chunks = row_of(l.schedule).several_chunks || searched;
+  const bool several_chunks = row_of(l.schedule).several_chunks;
   if (row_of(l.schedule).several_waves && l.vpp % 2 != 0) {
     fail("--schedule {}: has two model chunks per pipeline rank for every wave (--vpp 2, 4, 6, ...), not {}",
          name_of(l.schedule), l.vpp);
   }
-  if (row_of(l.schedule).in_waves && !row_of(l.schedule).several_waves && l.vpp != 2 && !(searched && l.vpp == 1)) {
+  if (row_of(l.schedule).in_waves && !row_of(l.schedule).several_waves && l.vpp != 2) {
     fail("--schedule {}: has two model chunks per pipeline rank (--vpp 2), not {}", name_of(l.schedule), l.vpp);
   }
-  if (several_chunks && l.vpp == 1 && !searched) {
+  if (several_chunks && l.vpp == 1) {
     fail("--schedule {}: needs --vpp above 1 (model chunks per pipeline rank)", name_of(l.schedule));
   }
   if (l.vpp > 1) {
     if (!several_chunks) {
-      fail("--vpp {}: needs a --schedule for several model chunks (interleaved, breadth-first), not {}", l.vpp,
+      fail("--vpp {}: needs a --schedule for several model chunks (interleaved, breadth-first, auto), not {}", l.vpp,
            name_of(l.schedule));
     }
     if (l.pp < 2) fail("--vpp {}: needs --pp above 1", l.vpp);
-    if (row_of(l.schedule).in_rounds && l.micro_batches() % l.pp != 0) {
+    if (row_of(l.schedule).in_rounds && !l.has_whole_rounds()) {
       fail("--schedule {}: {} micro-batches are not divisible by --pp {}", name_of(l.schedule), l.micro_batches(),
            l.pp);
     }

@@ -125,7 +125,7 @@ PipelineOrders dual_pipe(const Layout& layout, bool paired) {
 }
 
 PipelineOrders unless_searched(const Layout& layout, bool paired) {
-  return layout.vpp > 1 ? zero_bubble_in_waves(layout, paired) : orders_after<one_f_one_b_warm_up>(layout, paired);
+  return row_of(unsearched(layout)).orders(layout, paired);
 }
 
 constexpr ScheduleRow kSchedules[] = {
@@ -163,12 +163,9 @@ constexpr ScheduleRow kSchedules[] = {
      .splits_backward = true,
      .may_pair = true,
      .orders = dual_pipe_in_waves},
-    {.name = "auto",
-     .in_waves = true,
-     .searched = true,
-     .takes_slices = true,
-     .may_pair = true,
-     .orders = unless_searched},
+    {.name = "auto", .searched = true, .takes_slices = true, .orders = unless_searched},
+    {.name = "auto-waves", .several_chunks = true, .in_waves = true, .searched = true, .orders = unless_searched},
+    {.name = "auto-loops", .several_chunks = true, .searched = true, .orders = unless_searched},
     {.name = "dualpipe",
      .several_chunks = true,
      .in_waves = true,
@@ -195,6 +192,23 @@ std::vector<std::string> schedule_names() {
   std::vector<std::string> names;
   for (const ScheduleRow& row : kSchedules) names.emplace_back(row.name);
   return names;
+}
+
+PipelineSchedule with_placement(PipelineSchedule schedule, std::int64_t chunks) {
+  if (schedule != PipelineSchedule::searched || chunks == 1) return schedule;
+  return chunks == 2 ? PipelineSchedule::searched_waves : PipelineSchedule::searched_loops;
+}
+
+PipelineSchedule unsearched(const Layout& layout) {
+  const ScheduleRow& row = row_of(layout.schedule);
+  WEFT_CHECK(row.searched);
+  if (!row.several_chunks) return PipelineSchedule::one_f_one_b;
+  if (row.in_waves) return PipelineSchedule::zbv;
+  return layout.has_whole_rounds() ? PipelineSchedule::interleaved : PipelineSchedule::breadth_first;
+}
+
+bool may_pair(const Layout& layout) {
+  return row_of(row_of(layout.schedule).searched ? unsearched(layout) : layout.schedule).may_pair;
 }
 
 PipelineOrders pipeline_orders(const Layout& layout, bool paired) {

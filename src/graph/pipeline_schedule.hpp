@@ -38,6 +38,8 @@ enum class PipelineSchedule {
   hanayo,
   dualpipev,
   searched,
+  searched_waves,
+  searched_loops,
   dualpipe
 };
 
@@ -59,8 +61,8 @@ struct ScheduleRow {
   bool in_rounds = false;       // its micro-batches come in rounds of as many as there are stages
   bool in_waves = false;        // micro-batches go back and forth through the chunks of every stage (PipelineShape)
   bool several_waves = false;   // they may do so more than once: two chunks of every stage for each time
-  // Whether policy weft looks for the order (planner/schedule/pipeline_search.hpp); the other policies have 1F1B, and
-  // ZBV where a stage has two chunks.
+  // Whether policy weft looks for the order (planner/schedule/pipeline_search.hpp); the other policies have that of
+  // `unsearched`.
   bool searched = false;
   // Whether the gradients of inputs and of weights are passes of their own. An input gradient is a stage's answer to
   // the one before it; weight gradients fill the time in which stages would wait.
@@ -70,7 +72,8 @@ struct ScheduleRow {
   bool takes_turns = true;
   // Whether slices of a sequence may pass one after the other: forward in their order, backward in the reverse one.
   bool takes_slices = false;
-  // Whether a forward and the backward of another micro-batch may run side by side, as a pair.
+  // Whether a forward and the backward of another micro-batch may run side by side, as a pair. Ask the function of that
+  // name, which knows searched orders too.
   bool may_pair = false;
   PipelineOrders (*orders)(const Layout& layout, bool paired);
   // Whether micro-batches enter at both ends, half of them at each. A pipeline rank holds two stages, its own and the
@@ -82,6 +85,17 @@ inline std::string_view name_of(PipelineSchedule schedule) {
   return row_of(schedule).name;
 }
 std::vector<std::string> schedule_names();  // in the order of the table
+
+// Returns the schedule of a pipeline with so many chunks a stage. A searched one says where chunks lie: two in waves,
+// more in loops, unless its name says it.
+PipelineSchedule with_placement(PipelineSchedule schedule, std::int64_t chunks);
+
+// Returns the named schedule whose orders a layout has where its own is searched for, and nobody searches: 1F1B; in
+// waves ZBV; in loops interleaved, or breadth-first where micro-batches do not come in whole rounds.
+PipelineSchedule unsearched(const Layout& layout);
+
+// Returns whether a forward and the backward of another micro-batch may run side by side, as a pair.
+bool may_pair(const Layout& layout);
 
 // With `paired`, from the first backward on a forward and the backward behind it form a pair that runs side by side.
 // What either needs from other stages, or from its own forward, was made a pair earlier, so more micro-batches are

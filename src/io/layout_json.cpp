@@ -180,7 +180,9 @@ Layout layout_from_json(const json& value, const std::string& where) {
   read_name(object, "grad_dtype", ElementType::fp8, layout.grad_dtype);
   layout.clip_grad = object.number_or("clip_grad", layout.clip_grad, 0);
   if (object.has("schedule")) {
-    layout.schedule = static_cast<PipelineSchedule>(object.one_of("schedule", schedule_names()));
+    // Plans made before loops were searched say auto of two chunks in waves.
+    layout.schedule =
+        with_placement(static_cast<PipelineSchedule>(object.one_of("schedule", schedule_names())), layout.vpp);
   }
   if (object.has("stage_layers")) layout.stage_layers = object.integers("stage_layers", 1, kMaxDegree);
   layout.warm_up_depth = object.integer_or("warm_up_depth", 0, 1, kMaxDegree);

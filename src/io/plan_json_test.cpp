@@ -375,6 +375,15 @@ TEST(PlanFileText, AbsentKeysTakeTheirDefaults) {
   expect_same(plan, read_plan_json(file.dump(2), "plan.json"));
 }
 
+TEST(PlanFileText, SaysAutoOfTwoChunksInWavesWhereItIsOld) {
+  using enum PipelineSchedule;
+  const Plan plan = plan_of({"", "gpt2", 4, "local:2", {.pp = 2, .vpp = 2, .schedule = searched_waves}, 4});
+  json file = json::parse(text_of(plan));
+  EXPECT_EQ(file["layout"]["schedule"], "auto-waves");
+  file["layout"]["schedule"] = "auto";
+  expect_same(plan, read_plan_json(file.dump(2), "plan.json"));
+}
+
 TEST(PlanFile, HoldsPartsOfTransfersAndTheExtraQueue) {
   const Plan shape = plan_of({"", "gpt2", 2, "local:2", {.zero = 1}, 2});
   PlanRequest request{shape.model, shape.cluster, shape.layout, default_profile()};

@@ -100,6 +100,7 @@ inline std::vector<NamedLayout> layouts() {
       {"deep 1f1b", {.pp = 8, .schedule = one_f_one_b}},
       {"interleaved", {.pp = 2, .vpp = 4, .schedule = interleaved}},
       {"interleaved over four", {.pp = 4, .vpp = 2, .schedule = interleaved}},
+      {"searched in loops", {.pp = 4, .vpp = 2, .schedule = searched_loops}},
       {"split backward", {.pp = 4, .schedule = zb_h2}},
       {"split backward in waves", {.pp = 4, .vpp = 2, .schedule = zbv}},
       {"uneven stages", {.pp = 4, .stage_layers = {1, 4, 2, 1}}},

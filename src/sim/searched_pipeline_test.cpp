@@ -7,28 +7,36 @@
 namespace weft::test {
 namespace {
 
-double step_of_weft(const Layout& layout) {
+double step_of_weft(const Layout& layout, std::int64_t micro_batches) {
   const PlanRequest request =
-      searching(test::request(small_gpt(8), parse_cluster("local:4,nic=1Gb/s"), layout, layout.pp == 2 ? 4 : 8));
+      searching(test::request(small_gpt(8), parse_cluster("local:4,nic=1Gb/s"), layout, micro_batches));
   const WholePlan made = make_whole_plan(request, build(request), "weft");
   return request.search.step_seconds(made);
 }
 
 TEST(SearchedPipeline, IsNeverWorseThanANamedSchedule) {
   using enum PipelineSchedule;
-  const std::vector<std::pair<Layout, std::vector<PipelineSchedule>>> cases = {
-      {{.pp = 4}, {one_f_one_b, zb_h1, zb_h2}},
-      {{.pp = 2, .zero = 1, .clip_grad = 1}, {one_f_one_b, zb_h1, zb_h2}},
-      {{.pp = 4, .stage_layers = {1, 4, 2, 1}}, {one_f_one_b, zb_h1, zb_h2}},
-      {{.tp = 2, .pp = 2, .vpp = 2}, {zbv, v_half, v_min, dualpipev}},
+  struct Case {
+    Layout layout;
+    std::vector<PipelineSchedule> named;
+    std::int64_t micro_batches = 8;
   };
-  for (const auto& [base, named] : cases) {
+  const std::vector<Case> cases = {
+      {{.pp = 4, .schedule = searched}, {one_f_one_b, zb_h1, zb_h2}},
+      {{.pp = 2, .zero = 1, .clip_grad = 1, .schedule = searched}, {one_f_one_b, zb_h1, zb_h2}, 4},
+      {{.pp = 4, .schedule = searched, .stage_layers = {1, 4, 2, 1}}, {one_f_one_b, zb_h1, zb_h2}},
+      {{.tp = 2, .pp = 2, .vpp = 2, .schedule = searched_waves}, {zbv, v_half, v_min, dualpipev}, 4},
+      {{.tp = 2, .pp = 2, .vpp = 2, .schedule = searched_loops}, {interleaved, breadth_first}, 4},
+      {{.pp = 4, .vpp = 2, .zero = 1, .schedule = searched_loops}, {interleaved, breadth_first}},
+      {{.pp = 2, .vpp = 4, .schedule = searched_loops}, {interleaved, breadth_first}},
+      {{.pp = 4, .vpp = 2, .schedule = searched_loops}, {breadth_first}, 6},
+  };
+  for (const auto& [base, named, micro_batches] : cases) {
     Layout layout = base;
-    layout.schedule = searched;
-    const double found = step_of_weft(layout);
+    const double found = step_of_weft(layout, micro_batches);
     for (const PipelineSchedule schedule : named) {
       layout.schedule = schedule;
-      EXPECT_LE(found, step_of_weft(layout) * (1 + 1e-9))
+      EXPECT_LE(found, step_of_weft(layout, micro_batches) * (1 + 1e-9))
           << fmt::format("pp {}, vpp {}, {}", layout.pp, layout.vpp, name_of(schedule));
     }
   }

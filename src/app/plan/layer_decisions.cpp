@@ -11,6 +11,16 @@ std::string policy_to_predict_with(const Flags& flags, const std::vector<std::st
   return flags.given("policy") && found != policies.end() ? *found : "priority";
 }
 
+std::optional<ChunkPlacementChoice> decide_chunk_placement(const Flags& flags, const std::vector<std::string>& policies,
+                                                           const Profile& profile, Inputs& inputs) {
+  const auto searched = std::ranges::find_if(policies, searches);
+  const bool is_open = leaves_placement_open(flags) && inputs.layout.pp > 1;
+  if (!is_open || searched == policies.end()) return std::nullopt;
+  ChunkPlacementChoice choice = choose_chunk_placement(inputs, profile, *searched);
+  inputs.layout.schedule = choice.best().schedule;
+  return choice;
+}
+
 std::optional<StageLayersChoice> decide_stage_layers(const Flags& flags, const std::vector<std::string>& policies,
                                                      const Profile& profile, Inputs& inputs) {
   if (flags.text("stage-layers") != "auto") return std::nullopt;

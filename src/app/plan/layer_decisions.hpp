@@ -1,5 +1,5 @@
-// What flags leave to prediction with "auto" and follows from the layout alone: layers of stages, and which of them
-// backward computes again.
+// What flags leave to prediction with "auto" and follows from the layout alone: where the chunks of stages lie, how
+// many layers these have, and which of them backward computes again.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/flags.hpp"
+#include "study/plan/chunk_placement_choice.hpp"
 #include "study/plan/recompute_layers_choice.hpp"
 #include "study/plan/stage_layers_choice.hpp"
 
@@ -16,7 +17,9 @@ namespace weft {
 std::string policy_to_predict_with(const Flags& flags, const std::vector<std::string>& policies);
 
 // Nothing where the flag is not on auto, or says nothing of the layout; else the layout of `inputs` is the one that was
-// chosen.
+// chosen. Where chunks lie is left to prediction for policies that search the order too.
+std::optional<ChunkPlacementChoice> decide_chunk_placement(const Flags& flags, const std::vector<std::string>& policies,
+                                                           const Profile& profile, Inputs& inputs);
 std::optional<StageLayersChoice> decide_stage_layers(const Flags& flags, const std::vector<std::string>& policies,
                                                      const Profile& profile, Inputs& inputs);
 std::optional<RecomputeLayersChoice> decide_recompute_layers(const Flags& flags,

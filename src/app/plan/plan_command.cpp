@@ -241,6 +241,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const Profile profile = read_profile(flags);
   Inputs inputs = read_searched_inputs(flags, err, Decides::everything);
   const std::optional<DeviceMapChoice> devices = decide_device_map(flags, policies, profile, inputs);
+  const std::optional<ChunkPlacementChoice> placement = decide_chunk_placement(flags, policies, profile, inputs);
   const std::optional<StageLayersChoice> stages = decide_stage_layers(flags, policies, profile, inputs);
   const std::optional<RecomputeLayersChoice> recomputed = decide_recompute_layers(flags, policies, profile, inputs);
   const std::optional<CompressionChoice> compression = decide_compression(flags, policies, profile, inputs);
@@ -268,6 +269,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (compression) json["compression"] = compression_choice_line(*compression);
   if (compression && explains(flags)) json["compression_options"] = compression_options_json(*compression);
   if (reduced) json["reduce_every"] = reduce_every_line(*reduced);
+  if (placement) json["chunk_placement"] = chunk_placement_line(*placement);
   if (stages) json["stage_layers"] = stage_layers_line(*stages);
   if (recomputed) json["recompute_layers"] = recompute_layers_line(*recomputed);
   if (devices) json["device_map"] = device_map_line(*devices);
@@ -280,6 +282,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     out << json_text(json, 2) << "\n";
   } else {
     if (devices) out << fmt::format("--device-map auto: {}\n\n", device_map_line(*devices));
+    if (placement) out << fmt::format("--schedule auto: {}\n\n", chunk_placement_line(*placement));
     if (stages) out << fmt::format("--stage-layers auto: {}\n\n", stage_layers_line(*stages));
     if (recomputed) out << fmt::format("--recompute-layers auto: {}\n\n", recompute_layers_line(*recomputed));
     if (reduced) out << fmt::format("--reduce-every auto: {}\n\n", reduce_every_line(*reduced));

@@ -132,6 +132,34 @@ TEST(PlanJson, StageLayersThatArePredictedAreThoseOfThePlan) {
   EXPECT_PRED2(contains, swept.err, "--reduce-every auto: weft plan decides it");
 }
 
+TEST(PlanJson, ChunksLieAsPredictedUnlessTheScheduleSaysIt) {
+  const std::string job =
+      "--model gpt2 --cluster dgx-a100:1 --pp 4 --global-batch 16 --seq 1024 --budget 0.05 --policy ";
+  const nlohmann::json chosen = plan_json(job + "weft --schedule auto --vpp 2");
+  const std::string schedule = chosen.at("layout").at("schedule");
+  EXPECT_TRUE(schedule == "auto-waves" || schedule == "auto-loops") << schedule;
+  EXPECT_PRED2(contains, chosen.at("chunk_placement").get<std::string>(), schedule + ": ");
+  double shortest = INFINITY;
+  for (const char* const named : {"auto-waves", "auto-loops"}) {
+    const nlohmann::json json = plan_json(job + "weft --vpp 2 --schedule " + named);
+    EXPECT_FALSE(json.contains("chunk_placement"));
+    EXPECT_EQ(json.at("layout").at("schedule"), named);
+    shortest = std::min(shortest, json.at("policies").at("weft").at("step_s").get<double>());
+  }
+  EXPECT_EQ(chosen.at("policies").at("weft").at("step_s"), shortest);
+  // Without a search there is nothing to predict with, and more than two chunks lie in loops.
+  const nlohmann::json named = plan_json(job + "priority --schedule auto --vpp 2");
+  EXPECT_EQ(named.at("layout").at("schedule"), "auto-waves");
+  EXPECT_FALSE(named.contains("chunk_placement"));
+  EXPECT_EQ(plan_json(job + "priority --schedule auto --vpp 3").at("layout").at("schedule"), "auto-loops");
+  const CliResult run = weft_cli("run --layers 4 --cluster local:2 --pp 2 --vpp 2 --schedule auto");
+  EXPECT_EQ(run.code, kBadInput);
+  EXPECT_PRED2(contains, run.err, "--schedule auto: with --vpp 2 weft plan decides where model chunks lie");
+  const CliResult one_chunk = weft_cli("plan " + job + "weft --schedule auto-loops");
+  EXPECT_EQ(one_chunk.code, kBadInput);
+  EXPECT_PRED2(contains, one_chunk.err, "--schedule auto-loops: needs --vpp above 1");
+}
+
 TEST(PlanJson, FewestRecomputedLayersAreThoseOfThePlan) {
   const std::string flags =
       "--model llama3-8b --cluster dgx-a100:1 --pp 8 --micro-batch 1 --global-batch 16 --seq 8192 --recompute full "

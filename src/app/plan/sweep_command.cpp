@@ -55,9 +55,13 @@ Flags flags_of(const Flags& given, const SweepSpec& spec, const SweepChoice& cho
   return flags;
 }
 
-// The layers that stages have and compute again, where they are left to prediction; a single stage has all of them.
+// Where chunks lie, how many layers stages have and compute again, where this is left to prediction; a single stage has
+// all layers.
 std::string decide_layers(const Flags& flags, const std::string& policy, const Profile& profile, Inputs& inputs) {
   std::vector<std::string> said;
+  if (decide_chunk_placement(flags, {policy}, profile, inputs)) {
+    said.push_back(fmt::format("schedule {}", name_of(inputs.layout.schedule)));
+  }
   if (inputs.layout.pp > 1 && decide_stage_layers(flags, {policy}, profile, inputs)) {
     said.push_back(fmt::format("stage-layers {}", fmt::join(inputs.layout.stage_layers, ",")));
   }
@@ -68,7 +72,7 @@ std::string decide_layers(const Flags& flags, const std::string& policy, const P
 }
 
 bool decides_layers(const Flags& flags, const SweepSpec& spec) {
-  return std::ranges::any_of(std::array{"stage-layers", "recompute-layers"}, [&](const char* flag) {
+  return std::ranges::any_of(std::array{"schedule", "stage-layers", "recompute-layers"}, [&](const char* flag) {
     const std::size_t key = spec.find(flag);
     return flags.text(flag) == "auto" ||
            (key < spec.keys.size() && std::ranges::find(spec.keys[key].values, "auto") != spec.keys[key].values.end());

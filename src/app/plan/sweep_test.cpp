@@ -67,6 +67,23 @@ TEST(Sweep, RowsWhoseLayersAreDecidedArePlansMadeAlone) {
   EXPECT_EQ(one_stage.code, kOk) << one_stage.err;
 }
 
+TEST(Sweep, RowsWhoseChunksArePlacedArePlansMadeAlone) {
+  const std::string job = kModel + "--cluster dgx-a100:1 --global-batch 16 --budget 0.05 --schedule auto ";
+  const nlohmann::json sweep = sweep_of(job + "--sweep pp=2,4;vpp=1,2;policy=weft,priority").at("sweep");
+  ASSERT_EQ(sweep.at("rows").size(), 8) << sweep.dump();
+  for (const nlohmann::json& row : sweep.at("rows")) {
+    const std::string policy = row.at("keys").at("policy"), pp = row.at("keys").at("pp"),
+                      vpp = row.at("keys").at("vpp");
+    const nlohmann::json alone = sweep_of(fmt::format("{}--pp {} --vpp {} --policy {}", job, pp, vpp, policy));
+    EXPECT_EQ(row.at("step_s"), alone.at("policies").at(policy).at("step_s")) << pp << vpp << policy;
+    const bool decides = vpp == "2" && policy == "weft";
+    EXPECT_EQ(row.contains("decided"), decides) << row.dump();
+    if (decides) {
+      EXPECT_EQ(row.at("decided"), fmt::format("schedule {}", alone.at("layout").at("schedule").get<std::string>()));
+    }
+  }
+}
+
 TEST(Sweep, PoliciesThatShareAPlanHaveTheRowsOfPlansMadeAlone) {
   // ZeRO 3 reduces and gathers layer by layer, whatever the buckets of the policies are, so some plans are shared.
   const std::string job = kModel + "--cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 16 ";

@@ -139,6 +139,8 @@ class TorchTitanWriter {
       case PipelineSchedule::v_min:
       case PipelineSchedule::hanayo:
       case PipelineSchedule::searched:
+      case PipelineSchedule::searched_waves:
+      case PipelineSchedule::searched_loops:
         break;
     }
     return std::nullopt;

@@ -72,7 +72,9 @@ TEST(PipelineActions, EveryScheduleIsSafeWithAndWithoutMessages) {
                                       {PipelineSchedule::zb_h2, 1},
                                       {PipelineSchedule::zbv, 2},
                                       {PipelineSchedule::v_half, 2},
-                                      {PipelineSchedule::v_min, 2}}) {
+                                      {PipelineSchedule::v_min, 2},
+                                      {PipelineSchedule::searched_waves, 2},
+                                      {PipelineSchedule::searched_loops, 3}}) {
     const PipelineActions passes = passes_of(plan_of({.pp = 4, .vpp = vpp, .schedule = schedule}, 8));
     EXPECT_FALSE(verify_actions(passes)) << verify_actions(passes)->message;
     const auto lowered = with_messages(passes);

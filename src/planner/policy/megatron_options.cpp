@@ -21,7 +21,7 @@ void require_pairs(const Layout& layout) {
         kExpertOverlap);
   }
   if (layout.pp > 1 && layout.vpp == 1) fail("{}: a pipeline needs --vpp for it, as in Megatron", kExpertOverlap);
-  if (!row_of(layout.schedule).may_pair || row_of(layout.schedule).splits_backward) {
+  if (!may_pair(layout) || row_of(layout.schedule).splits_backward) {
     fail("{}: is not for --schedule {}", kExpertOverlap, name_of(layout.schedule));
   }
   if (layout.recompute == Recompute::full) fail("{}: is not for --recompute full, as in Megatron", kExpertOverlap);

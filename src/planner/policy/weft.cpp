@@ -38,8 +38,8 @@ bool has_named_beside_search(const Layout& layout) {
 // found. Only such a search tries the pairs of DualPipeV.
 std::vector<PipelineSchedule> named_to_search(const Layout& layout, const PlanSearcher& searcher) {
   std::vector<PipelineSchedule> named = searcher.promising_named();
-  const bool may_pair =
-      layout.vpp > 1 && (layout.tp > 1 || layout.ep > 1) && !layout.has_slices() && layout.reduces_once_a_step();
+  const bool may_pair = row_of(layout.schedule).in_waves && (layout.tp > 1 || layout.ep > 1) && !layout.has_slices() &&
+                        layout.reduces_once_a_step();
   const bool is_there = std::find(named.begin(), named.end(), PipelineSchedule::dualpipev) != named.end();
   if (may_pair && !is_there) named.push_back(PipelineSchedule::dualpipev);
   return named;

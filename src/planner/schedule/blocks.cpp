@@ -13,8 +13,7 @@ namespace {
 // Sends and receives in each direction progress on their own, as separate streams would.
 // The legs of a substituted transfer do so too, so that one part may be between nodes while the next is inside them; so
 // do sums inside nodes of what is encoded between them.
-// Where micro-batches go back and forth, each chunk of a stage has peers of its own, and queues for them.
-std::string queue_name(const Operation& op, bool in_waves) {
+std::string queue_name(const Operation& op, bool by_chunk) {
   const Communication& c = *op.communication;
   if (op.rule != Substitution::none || op.role == Role::node_reduce || op.role == Role::node_gather) {
     std::string name(name_of(c.group));
@@ -24,7 +23,7 @@ std::string queue_name(const Operation& op, bool in_waves) {
   if (c.group == GroupKind::pp_prev || c.group == GroupKind::pp_next) {
     const std::string name =
         fmt::format("pp {} {}", op.phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
-    return in_waves ? fmt::format("{} {}", name, op.chunk) : name;
+    return by_chunk ? fmt::format("{} {}", name, op.chunk) : name;
   }
   return std::string(name_of(c.group));
 }
@@ -143,12 +142,15 @@ QueueId communication_queue(ClassPlan& plan, const std::string& name) {
 void issue_by_group(Plan& plan) {
   plan.classes.assign(plan.graph.classes.size(), {});
   plan.issues.assign(plan.graph.operations.size(), {});
-  const bool in_waves = row_of(plan.layout.schedule).in_waves;
+  // Where micro-batches go back and forth, each chunk of a stage has peers of its own. Where orders are searched, the
+  // messages of two chunks may leave in another order than their receiver reads them in.
+  const ScheduleRow& row = row_of(plan.layout.schedule);
+  const bool by_chunk = row.in_waves || (row.searched && row.several_chunks);
   for (ClassPlan& c : plan.classes) c.queues.push_back({"compute", QueueKind::compute});
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (!op.communication) continue;
-    plan.issues[i].queue = communication_queue(plan.classes[op.rank_class.index()], queue_name(op, in_waves));
+    plan.issues[i].queue = communication_queue(plan.classes[op.rank_class.index()], queue_name(op, by_chunk));
   }
 }
 

@@ -77,11 +77,12 @@ class PipelineSearcher {
   PipelineSearcher(const PipelineProblem& problem, std::int64_t most_held) : problem_(problem), most_held_(most_held) {}
 
   std::optional<PipelineOrders> best_in_pairs() {
+    const PipelineOrders pairs = pipeline_orders(layout_with(unsplit_schedule()), true);
     for (const double patience : {0.0, 0.25, 0.5, 0.75, 1.0}) {
       auto orders =
           fill_with_weight_grads(problem_, {.most_held = std::vector<std::int64_t>(problem_.shape.stages, most_held_),
                                             .patience = patience,
-                                            .given = pipeline_orders(one_f_one_b(), true)});
+                                            .given = pairs});
       if (orders) look_at(std::move(*orders));
     }
     return found_;
@@ -110,23 +111,29 @@ class PipelineSearcher {
     found_ = std::move(orders);
   }
 
-  Layout one_f_one_b() const {
-    Layout layout;
-    layout.pp = problem_.shape.stages;
+  PipelineSchedule unsplit_schedule() const {
+    return problem_.shape.chunks == 1 ? PipelineSchedule::one_f_one_b : PipelineSchedule::interleaved;
+  }
+
+  Layout layout_with(PipelineSchedule schedule) const {
+    Layout layout{.pp = problem_.shape.stages, .vpp = problem_.shape.chunks};
     layout.global_batch = problem_.shape.micro_batches;
+    layout.schedule = schedule;
     if (problem_.shape.slices > 1) layout.slice_tokens.assign(static_cast<std::size_t>(problem_.shape.slices), 1);
     return layout;
   }
 
   void try_named() {
     const PipelineShape& shape = problem_.shape;
+    const auto look_at_named = [&](PipelineSchedule named) { look_at(split(pipeline_orders(layout_with(named)))); };
     if (shape.chunks == 1) {
-      Layout layout = one_f_one_b();
       for (const auto named : {PipelineSchedule::one_f_one_b, PipelineSchedule::zb_h1, PipelineSchedule::zb_h2}) {
-        layout.schedule = named;
-        look_at(split(pipeline_orders(layout)));
+        look_at_named(named);
       }
-    } else if (shape.in_waves && shape.chunks == 2) {
+    } else if (!shape.in_waves) {
+      if (layout_with(PipelineSchedule::interleaved).has_whole_rounds()) look_at_named(PipelineSchedule::interleaved);
+      look_at_named(PipelineSchedule::breadth_first);
+    } else if (shape.chunks == 2) {
       look_at(zero_bubble_waves(shape));
       look_at(dual_pipe_waves(shape, false));
       for (const WaveSteps& steps :

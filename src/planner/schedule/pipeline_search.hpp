@@ -31,8 +31,8 @@ PipelineProblem pipeline_problem(const Plan& plan, const CostModel& cost);
 std::optional<PipelineOrders> search_pipeline(const PipelineProblem& problem, std::int64_t most_held,
                                               std::int64_t visits);
 
-// The same for forwards and input gradients in the pairs of 1F1B (schedule/weave.hpp): only when weight gradients run
-// is searched for.
+// The same for forwards and input gradients in the pairs of 1F1B, or in loops of the interleaved schedule
+// (schedule/weave.hpp): only when weight gradients run is searched for.
 std::optional<PipelineOrders> search_paired_pipeline(const PipelineProblem& problem, std::int64_t most_held);
 
 // By stage. `paired`: forwards and backwards form pairs where the schedule has them.

@@ -175,6 +175,26 @@ TEST(PipelineSearch, IsNeverLongerThanANamedScheduleThatHoldsNoMore) {
   }
 }
 
+// Where passes take as long on every stage, the interleaved schedule and breadth-first idle for a forward and a whole
+// backward of one chunk for every other stage (Narayanan et al. 2021, section 2.2).
+TEST(PipelineSearch, InLoopsIsNeverLongerThanANamedSchedule) {
+  for (const PassTimes& times : {PassTimes{10, 10, 9}, PassTimes{10, 14, 4}, PassTimes{7, 3, 11}}) {
+    for (const std::int64_t chunks : {2, 3}) {
+      for (const std::int64_t micro_batches : {4, 6, 8, 12}) {
+        PipelineProblem problem = equal_stages(4, micro_batches, times, 0);
+        problem.shape.chunks = chunks;
+        problem.times.resize(static_cast<std::size_t>(4 * chunks), times);
+        const std::int64_t all = chunks * micro_batches;
+        const std::optional<PipelineOrders> found = search_pipeline(problem, all, 0);
+        ASSERT_TRUE(found.has_value());
+        EXPECT_LE(step_time(problem, *found).value(),
+                  (all + 3) * (times.forward + times.input_grad + times.weight_grad))
+            << chunks << " chunks, " << micro_batches << " micro-batches";
+      }
+    }
+  }
+}
+
 // Forwards and input gradients keep the pairs of 1F1B, whose ramp then idles at most for what weight gradients cannot
 // fill: never longer than with each of them right behind its input gradient.
 TEST(PipelineSearch, FillsTheRampOfPairs) {
@@ -200,10 +220,10 @@ TEST(PipelineSearch, FillsTheRampOfPairs) {
 
 TEST(PipelineSearch, HoldsNoMorePassesThanItMay) {
   for (const std::int64_t held : {1, 2, 3, 5, 8}) {
-    for (const std::int64_t chunks : {1, 2}) {
+    for (const auto& [chunks, in_waves] : {std::pair{1, false}, {2, true}, {2, false}, {3, false}}) {
       PipelineProblem problem = equal_stages(4, 8, {10, 12, 8}, 1);
       problem.shape.chunks = chunks;
-      problem.shape.in_waves = true;
+      problem.shape.in_waves = in_waves;
       problem.times.resize(static_cast<std::size_t>(4 * chunks), {10, 12, 8});
       const auto orders = search_pipeline(problem, held, 500'000);
       if (held < chunks) {

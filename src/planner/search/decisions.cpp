@@ -57,10 +57,10 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   if (layout.zero == 3 && layout.pp == 1) values_[kPrefetch] = {1, 2, 3, 4, 0, -1, -2, -3, -4};
   values_[kGradientBuffers] =
       layout.reduces_once_a_step() ? std::vector<std::int64_t>{2} : std::vector<std::int64_t>{2, 3, 4};
-  const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 3 &&
-                        layout.reduces_once_a_step() && row_of(layout.schedule).may_pair && !layout.has_slices() &&
-                        layout.warm_up_depth == 0 && !(row_of(layout.schedule).searched && layout.vpp > 1);
-  if (may_pair) values_[kPairs] = {0, 1};
+  const bool pairs = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 3 &&
+                     layout.reduces_once_a_step() && may_pair(layout) && !layout.has_slices() &&
+                     layout.warm_up_depth == 0;
+  if (pairs) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
   const bool may_split = row_of(layout.schedule).splits_backward || row_of(layout.schedule).searched;
   if ((tensor_parallel_ || expert_parallel_) && layout.pp > 1 && may_split && layout.zero < 3 &&
@@ -77,13 +77,13 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
 }
 
 // The named schedules for so many chunks a stage, and searched ones: those that hold whatever has room, and those that
-// hold half to twice the passes of 1F1B.
+// hold half to twice the passes of 1F1B, or in loops as many to twice as many as interleaved.
 void DecisionSpace::add_pipelines(const Layout& layout) {
   using enum PipelineSchedule;
   pipelines_.push_back({});
   if (!row_of(layout.schedule).searched || layout.pp == 1) return;
-  const bool in_waves = layout.vpp > 1;
-  const std::int64_t of_one_f_one_b = layout.pp * layout.vpp + layout.slices() - 1;
+  const bool in_waves = row_of(layout.schedule).in_waves, in_loops = layout.vpp > 1 && !in_waves;
+  const std::int64_t of_one_f_one_b = layout.pp * (in_loops ? layout.vpp + 1 : layout.vpp) + layout.slices() - 1;
   const auto add = [&](std::int64_t halves, std::int64_t room_percent) {
     const std::int64_t held =
         std::min(of_one_f_one_b * halves / 2, layout.micro_batches() * layout.vpp * layout.slices());
@@ -91,9 +91,12 @@ void DecisionSpace::add_pipelines(const Layout& layout) {
     if (std::find(pipelines_.begin(), pipelines_.end(), choice) == pipelines_.end()) pipelines_.push_back(choice);
   };
   // Room is an estimate, so there are also some that take less of it.
-  for (const std::int64_t room_percent : {100, 90, 80}) add(in_waves ? 4 : 6, room_percent);
-  for (const PipelineSchedule named : in_waves ? std::vector{dualpipev, v_half, v_min} : std::vector{zb_h1, zb_h2}) {
-    pipelines_.push_back({.named = named});
+  for (const std::int64_t room_percent : {100, 90, 80}) add(layout.vpp > 1 ? 4 : 6, room_percent);
+  const std::vector named = in_waves   ? std::vector{dualpipev, v_half, v_min}
+                            : in_loops ? std::vector{breadth_first}
+                                       : std::vector{zb_h1, zb_h2};
+  for (const PipelineSchedule schedule : named) {
+    if (schedule != unsearched(layout)) pipelines_.push_back({.named = schedule});
   }
   for (const std::int64_t halves : in_waves ? std::vector{2, 1, 3} : std::vector{2, 3, 4}) add(halves, 0);
 }

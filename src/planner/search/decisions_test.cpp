@@ -107,13 +107,21 @@ TEST(DecisionSpace, HasPairsWhereTheyCanBe) {
   other.zero = 2;
   EXPECT_EQ(pairs(other, 4), 1U);
   EXPECT_EQ(pairs({.pp = 2}, 4), 1U);
+  other = layout;
+  other.vpp = 2;
+  other.schedule = PipelineSchedule::searched_loops;  // the pairs of the interleaved schedule
+  EXPECT_EQ(pairs(other, 4), 2U);
+  EXPECT_EQ(pairs(other, 5), 1U);
+  other.schedule = PipelineSchedule::searched_waves;
+  EXPECT_EQ(pairs(other, 4), 1U);
 }
 
 TEST(DecisionSpace, HasEveryPipelineOnce) {
-  for (const std::int64_t chunks : {1, 2}) {
+  using enum PipelineSchedule;
+  for (const auto& [chunks, schedule] : {std::pair{1, searched}, {2, searched_waves}, {2, searched_loops}}) {
     for (const std::int64_t micro_batches : {1, 4, 32}) {
-      const Problem problem(test::small_gpt(8), "local:4",
-                            {.pp = 4, .vpp = chunks, .schedule = PipelineSchedule::searched}, micro_batches);
+      const Problem problem(test::small_gpt(8), "local:4", {.pp = 4, .vpp = chunks, .schedule = schedule},
+                            micro_batches);
       std::vector<PipelineChoice> seen;
       for (std::size_t option = 0; option < problem.space.options(Space::kPipeline); ++option) {
         seen.push_back(problem.space.overlap(changed(problem.space, Space::kPipeline, option)).order.pipeline);

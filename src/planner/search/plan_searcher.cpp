@@ -49,7 +49,9 @@ StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches)
 std::int64_t enough_micro_batches(const Layout& layout) {
   // A deep warm-up needs as many before it shows what a rank holds.
   const std::int64_t least = layout.pp == 1 ? 2 : std::max(kRounds * layout.pp, layout.warm_up_depth + layout.pp);
-  return std::min(layout.layer_groups(), least);
+  // Without whole rounds loops have other orders.
+  const bool in_loops = layout.schedule == PipelineSchedule::searched_loops;
+  return std::min(layout.layer_groups(), least + (in_loops ? layout.layer_groups() % layout.pp : 0));
 }
 
 // Several model chunks take micro-batches in rounds of pp.
@@ -324,8 +326,7 @@ PlanSearcher::Found PlanSearcher::best_in_full(const std::vector<Overlap>& other
 }
 
 std::vector<PipelineSchedule> PlanSearcher::promising_named() const {
-  // What layouts have that leave the schedule to the search (graph/pipeline_schedule).
-  const PipelineSchedule by_default = request_.layout.vpp > 1 ? PipelineSchedule::zbv : PipelineSchedule::one_f_one_b;
+  const PipelineSchedule by_default = unsearched(request_.layout);
   std::map<PipelineSchedule, std::optional<Outcome>> best_of;
   for (const Decisions& option : with_every_option(space_.start(), DecisionSpace::kPipeline)) {
     const PipelineChoice choice = space_.overlap(option).order.pipeline;

@@ -42,7 +42,7 @@ PlanRequest random_request(Draw& draw) {
   layout.clip_grad = draw.one_of({0.0, 1.0});
   if (layout.pp > 1) {
     layout.vpp = draw.one_of<std::int64_t>({1, 1, 2});
-    layout.schedule = layout.vpp > 1 ? draw.one_of({interleaved, zbv, searched})
+    layout.schedule = layout.vpp > 1 ? draw.one_of({interleaved, zbv, searched_waves, searched_loops})
                                      : draw.one_of({gpipe, one_f_one_b, zb_h1, searched, searched});
   }
   const bool experts = draw.below(4) == 0;

@@ -107,7 +107,8 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
     layout.stage_layers.clear();
     if (layout.recompute_layers.size() > 1) layout.recompute_layers.clear();
     layout.vpp = 1;
-    if (row_of(layout.schedule).several_chunks) layout.schedule = PipelineSchedule::one_f_one_b;
+    const ScheduleRow& row = row_of(layout.schedule);
+    if (row.several_chunks) layout.schedule = row.searched ? PipelineSchedule::searched : PipelineSchedule::one_f_one_b;
   }
   return layout;
 }

@@ -33,7 +33,7 @@ struct SweepRow {
   std::optional<Bytes> memory_peak;     // of the fullest device; nothing where no plan was made
   std::optional<bool> fits;             // in memory; nothing where it failed earlier
   bool tight = false;                   // it fits, and needs more than kTightMemory of what a stage has
-  std::string decided;                  // "stage-layers 9,9,8,6 recompute-layers 3,1,0,0"
+  std::string decided;                  // "schedule auto-loops stage-layers 9,9,8,6 recompute-layers 3,1,0,0"
   std::string reason;                   // why it is infeasible
 };
 
