@@ -181,7 +181,7 @@ TEST_P(BoundMatrix, HoldsForEveryLayout) {
       ++held;
     }
   }
-  EXPECT_EQ(held, 2 * (model.experts ? 21 : 15));
+  EXPECT_EQ(held, 2 * (model.experts ? 22 : 16));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, BoundMatrix, testing::Range(0, 3));

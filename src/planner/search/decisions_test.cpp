@@ -126,7 +126,7 @@ TEST(DecisionSpace, HasEveryPipelineOnce) {
       for (std::size_t option = 0; option < problem.space.options(Space::kPipeline); ++option) {
         seen.push_back(problem.space.overlap(changed(problem.space, Space::kPipeline, option)).order.pipeline);
       }
-      EXPECT_GT(seen.size(), 5U);
+      EXPECT_GE(seen.size(), 5U);
       for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(std::count(seen.begin(), seen.end(), seen[i]), 1) << i;
     }
   }
