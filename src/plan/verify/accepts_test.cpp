@@ -52,7 +52,7 @@ TEST_P(AcceptsSerial, InEveryLayoutAtEveryZeroStage) {
       ++accepted;
     }
   }
-  EXPECT_EQ(accepted, 4 * (model.experts ? 21 : 15));
+  EXPECT_EQ(accepted, 4 * (model.experts ? 22 : 16));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AcceptsSerial, ::testing::Range(0, 4));
