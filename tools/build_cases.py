@@ -134,6 +134,8 @@ LAYOUTS = [
     ("pp-v-half", TINY, "--pp 2 --vpp 2 --schedule v-half --global-batch 32"),
     ("pp-hanayo", TINY, "--pp 2 --vpp 2 --schedule hanayo --global-batch 32"),
     ("pp-dualpipev", TINY, "--pp 2 --vpp 2 --schedule dualpipev --global-batch 64"),
+    ("pp-auto-waves", TINY, "--pp 2 --vpp 2 --schedule auto-waves --global-batch 32"),
+    ("pp-auto-loops", TINY, "--pp 2 --vpp 2 --schedule auto-loops --global-batch 24"),
     ("pp-dualpipe", TINY, "--pp 2 --vpp 2 --schedule dualpipe --global-batch 64"),
     ("pp-warm-up-depth", TINY, "--pp 2 --warm-up-depth 3 --global-batch 64"),
     ("pp-extra", TINY, "--pp 4 --extra extra.json --global-batch 32"),

@@ -104,7 +104,7 @@ TEST(OneBucket, KeepsEveryOperationOnceAndWritersFirstInEveryLayout) {
       }
     }
   }
-  EXPECT_EQ(graphs, 4 * (15 + 21));
+  EXPECT_EQ(graphs, 4 * (16 + 22));
 }
 
 TEST(OneBucket, MakesOneReductionOneUpdateAndOneGatherOfAStep) {

@@ -40,7 +40,7 @@ TEST(OverlapReceives, IsSafeInEveryPipeline) {
       ++pipelines;
     }
   }
-  EXPECT_EQ(pipelines, 2 * 12);
+  EXPECT_EQ(pipelines, 2 * 13);
 }
 
 // What is received takes one more place than when compute waits for it, and the receive waits for the oldest one.
