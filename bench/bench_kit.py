@@ -94,7 +94,7 @@ class Errors:
                 hear(line)
 
     def text(self):
-        self.thread.join()
+        self.thread.join(5)  # a daemon that the command left may hold the pipe
         return "".join(self.lines)
 
 

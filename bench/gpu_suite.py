@@ -97,8 +97,9 @@ class DeviceMemory:
 
     def hear(self, line):
         """Counts from the first line on that a step has trained."""
-        if STEP.search(line):
+        if self.before is not None and STEP.search(line) and not self.counts.is_set():
             self.counts.set()
+            self._look()  # a training may be over before the next look
 
     @staticmethod
     def now():
@@ -111,8 +112,12 @@ class DeviceMemory:
 
     def _watch(self):
         while self.before is not None and not self.over.wait(self.PERIOD):
-            if self.counts.is_set() and (used := self.now()) is not None:
-                self.most = max(used, self.most or 0)
+            if self.counts.is_set():
+                self._look()
+
+    def _look(self):
+        if (used := self.now()) is not None:
+            self.most = max(used, self.most or 0)
 
     def __enter__(self):
         self.thread.start()

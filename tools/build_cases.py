@@ -240,6 +240,7 @@ ANSWERS = [
     ("megatron-args-text", [f"plan --megatron-args launch.sh --cluster dgx-h100:2 {SEARCH}"]),
     ("round-batch", [f"plan {TINY} --cluster dgx-a100:2 --tp 2 --micro-batch 3 --global-batch 50 --round-batch --json"
                      " --policy serial,ddp"]),
+    ("micro-batches", [f"plan {TINY} --cluster dgx-a100:2 --tp 2 --micro-batch 3 --micro-batches 2 --json --policy serial,ddp"]),
     ("files", [f"plan {TINY} --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8 --zero 1 --out out --traces all {SEARCH}",
                "verify out/plan.json", "verify out/plan-serial.json --json", "verify out/plan.json --memory 0.001",
                "simulate out/plan.json", "simulate out/plan-ddp.json --json", "simulate out/plan-priority.json --explain",

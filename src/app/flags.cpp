@@ -149,6 +149,11 @@ void Flags::set(const std::string& name, const std::string& value, const std::st
   if (!from.empty()) sources_[name] = from;
 }
 
+void Flags::forget(const std::string& name) {
+  values_.erase(name);
+  sources_.erase(name);
+}
+
 bool Flags::is_set(const std::string& name) const {
   const auto value = text(name);
   if (!value) return false;

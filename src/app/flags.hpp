@@ -50,6 +50,7 @@ class Flags {
   // Gives a declared flag a value, whatever it had: one combination of a sweep, or what another file says. `from`,
   // where not empty, is what messages call it instead of "--name".
   void set(const std::string& name, const std::string& value, const std::string& from = "");
+  void forget(const std::string& name);
   std::optional<std::int64_t> integer(const std::string& name, std::int64_t min, std::int64_t max) const;
   std::optional<double> number(const std::string& name, double min, double max) const;
   // The position of the value in `allowed`.

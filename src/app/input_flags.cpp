@@ -70,6 +70,8 @@ void declare_degree_flags(Flags& flags) {
 void declare_step_flags(Flags& flags) {
   flags.value("micro-batch", "N", "sequences in a micro-batch (default: 1)", kLayout);
   flags.value("global-batch", "N", "sequences in a step (default: micro-batch * dp)", kLayout);
+  flags.value("micro-batches", "N", "in place of --global-batch: micro-batches of every data-parallel rank in a step",
+              kLayout);
   flags.toggle("round-batch", "take the largest multiple of micro-batch * dp up to --global-batch, at least one of it",
                kLayout);
   flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);

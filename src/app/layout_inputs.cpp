@@ -92,7 +92,10 @@ namespace {
 
 void read_batch(const Flags& flags, Layout& l) {
   l.micro_batch = flags.integer("micro-batch", 1, kMaxNumber).value_or(1);
-  l.global_batch = flags.integer("global-batch", 1, kMaxNumber).value_or(l.micro_batch * l.dp);
+  const auto global_batch = flags.integer("global-batch", 1, kMaxNumber),
+             count = flags.integer("micro-batches", 1, kMaxNumber);
+  if (global_batch && count) fail("--micro-batches: is given with --global-batch, which says it too");
+  l.global_batch = global_batch.value_or(checked_product({l.micro_batch, l.dp, count.value_or(1)}, "--micro-batches"));
   if (flags.is_set("round-batch")) {
     const std::int64_t round = l.micro_batch * l.dp;
     l.global_batch = std::max<std::int64_t>(1, l.global_batch / round) * round;

@@ -1,7 +1,12 @@
 #include "app/megatron_inputs.hpp"
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "app/files.hpp"
+#include "app/inputs.hpp"
 #include "base/error.hpp"
+#include "graph/pipeline_schedule.hpp"
 #include "io/launchers/deepspeed_job.hpp"
 #include "io/launchers/torchtitan_job.hpp"
 #include "io/megatron/megatron_args.hpp"
@@ -44,11 +49,35 @@ bool is_one(const Flags& flags, const std::string& degree) {
   return flags.given(degree) && flags.text(degree) == "1";
 }
 
+bool gives_one_of(const Flags& flags, std::initializer_list<const char*> names) {
+  return std::ranges::any_of(names, [&](const char* name) { return flags.given(name); });
+}
+
+// Whether the command line names a pipeline schedule of one model chunk.
+bool names_one_chunk(const Flags& flags) {
+  const auto names = schedule_names();
+  const auto found = flags.given("schedule") ? std::ranges::find(names, *flags.text("schedule")) : names.end();
+  return found != names.end() && !row_of(static_cast<PipelineSchedule>(found - names.begin())).several_chunks &&
+         !row_of(static_cast<PipelineSchedule>(found - names.begin())).searched;
+}
+
 // Why the command line leaves a setting of the script without meaning; empty: it does not.
 std::string overridden_by(const Flags& flags, const std::string& setting) {
   const bool of_experts = setting == "expert-exchange" || setting == "ep-forwarding" ||
                           setting == "overlap-moe-expert-parallel-comm" || setting == "delay-wgrad-compute";
   if (of_experts && is_one(flags, "ep")) return "has no effect with --ep 1";
+  if (setting == "global-batch" && flags.given("micro-batches")) return "--micro-batches says what it says";
+  if (setting == "micro-batches" && flags.given("global-batch")) return "--global-batch says what it says";
+  const bool of_pipelines = setting == "vpp" || setting == "schedule" || setting == "stage-layers";
+  if (of_pipelines && is_one(flags, "pp")) return "has no effect with --pp 1";
+  if (setting == "vpp" && names_one_chunk(flags)) return "is not for --schedule " + *flags.text("schedule");
+  if (setting == "dp" &&
+      gives_one_of(flags, {"tp", "pp", "cp", "micro-batch", "global-batch", "micro-batches", "sweep"})) {
+    return "follows from numbers that are given here: the cluster decides it";
+  }
+  if (setting == "cuda-graphs" && flags.given("cluster") && read_cluster(flags).execution.runtime != Runtime::none) {
+    return "is planned for; ranks that run have no such graphs";
+  }
   if (setting == "cuda-graphs" && flags.declares("graphs")) return "is planned for; weft run takes --graphs";
   if (setting == "no-dropout" && flags.given("dropout")) return "--dropout says what it says";
   if (setting == "tp-comm-overlap" && is_one(flags, "tp")) return "has no effect with --tp 1";

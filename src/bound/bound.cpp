@@ -331,38 +331,41 @@ class StepWork {
     }
   }
 
-  // The longest period that a rank's compute and the work of a link need, because they slow each other down.
-  StepBound slowed_down() const {
-    StepBound longest;
+  // The longest period that a rank's compute and the work of a link need, because they slow each other down; also where
+  // the link of `bound` rests before and after its work.
+  StepBound slowed_down(const Bound& bound, bool whole_steps) const {
+    const auto workers = static_cast<std::int32_t>(graph_.classes.size());
+    Slowed longest;
     for (const ClassId c : graph_.classes.ids()) {
       for (const ResourceId link : IdRange<ResourceId>(std::ssize(all_))) {
-        longest = larger(std::move(longest), beside(c, link, all_[link.index()], 0));
+        if (own_[c.index()][link.index()] == 0) continue;
+        if (whole_steps) look_at(c, link, all_[link.index()], 0, longest);
+        if (bound.resource == workers + link.value) {
+          look_at(c, link, bound.work_ns, bound.head_ns + bound.tail_ns, longest);
+        }
       }
     }
-    return longest;
-  }
-
-  // The same for the link of a bound, which rests before and after its work.
-  StepBound slowed_down(const Bound& bound) const {
-    StepBound longest;
-    const auto workers = static_cast<std::int32_t>(graph_.classes.size());
-    if (bound.resource < workers) return longest;
-    const ResourceId link{bound.resource - workers};
-    for (const ClassId c : graph_.classes.ids()) {
-      longest = larger(std::move(longest), beside(c, link, bound.work_ns, bound.head_ns + bound.tail_ns));
-    }
-    return longest;
+    return longest.nanoseconds() > 0 ? in_words(longest) : StepBound{};
   }
 
  private:
+  struct Slowed {
+    ClassId rank_class;
+    ResourceId link;
+    double work = 0, rest = 0;
+    SharedPeriod period;
+    SlowedPeriod least;
+    double nanoseconds() const { return std::max(least.compute, least.link); }
+  };
+
   static double times(const Operation& op, std::int64_t micro_batches) {
     return op.per_micro_batch ? static_cast<double>(micro_batches) : 1.0;
   }
 
   // `work`: of the link, in a period in which it rests for `rest`.
-  StepBound beside(ClassId c, ResourceId link, double work, double rest) const {
+  void look_at(ClassId c, ResourceId link, double work, double rest, Slowed& longest) const {
     // After a pause a link with a burst carries bytes in no time.
-    if (cost_.burst_seconds(link) != 0) return {};
+    if (cost_.burst_seconds(link) != 0) return;
     const CostModel::Interference least = cost_.least_interference(c, link);
     const double of_others = all_[link.index()] - own_[c.index()][link.index()];
     const SharedPeriod period{.compute = compute_[c.index()],
@@ -370,17 +373,22 @@ class StepWork {
                               .own = std::max(0.0, work - of_others),
                               .compute_slowdown = least.compute,
                               .transfer_slowdown = least.transfer};
-    const SlowedPeriod least_period = slowed(period);
-    const std::string_view name = graph_.classes[c].name;
-    if (least_period.compute >= least_period.link) {
-      return {least_period.compute * 1e-9, fmt::format("{} compute: {} of work, which {} of transfers slow down by {}",
-                                                       name, time_of(period.compute), time_of(period.own),
-                                                       time_of(least_period.compute - period.compute))};
+    const Slowed found{c, link, work, rest, period, slowed(period)};
+    if (found.nanoseconds() > longest.nanoseconds()) longest = found;
+  }
+
+  StepBound in_words(const Slowed& found) const {
+    const SharedPeriod& period = found.period;
+    const std::string_view name = graph_.classes[found.rank_class].name;
+    if (found.least.compute >= found.least.link) {
+      return {found.least.compute * 1e-9,
+              fmt::format("{} compute: {} of work, which {} of transfers slow down by {}", name,
+                          time_of(period.compute), time_of(period.own), time_of(found.least.compute - period.compute))};
     }
-    const std::string waits = rest > 0 ? fmt::format(", {} before and after it", time_of(rest)) : "";
-    return {least_period.link * 1e-9,
-            fmt::format("{}: {} of work{}, which {} of compute slow down by {}", link_name(graph_, cost_, link),
-                        time_of(work), waits, time_of(period.compute), time_of(least_period.link - period.link))};
+    const std::string waits = found.rest > 0 ? fmt::format(", {} before and after it", time_of(found.rest)) : "";
+    return {found.least.link * 1e-9,
+            fmt::format("{}: {} of work{}, which {} of compute slow down by {}", link_name(graph_, cost_, found.link),
+                        time_of(found.work), waits, time_of(period.compute), time_of(found.least.link - period.link))};
   }
 
   const StepGraph& graph_;
@@ -411,8 +419,7 @@ void add_micro_batches_between(const StepGraph& graph, const CostModel& cost, Bo
 
 StepBound step_bound(const StepGraph& graph, const CostModel& cost) {
   const Bound bound = lower_bound(bound_problem(graph, cost, graph.micro_batches));
-  const StepWork work(graph, cost, graph.micro_batches);
-  return larger(in_words(graph, cost, bound), larger(work.slowed_down(), work.slowed_down(bound)));
+  return larger(in_words(graph, cost, bound), StepWork(graph, cost, graph.micro_batches).slowed_down(bound, true));
 }
 
 StepBound step_bound_in_turn(const StepGraph& graph, const CostModel& cost, std::int64_t stages) {
@@ -421,7 +428,7 @@ StepBound step_bound_in_turn(const StepGraph& graph, const CostModel& cost, std:
   if (problem.nodes.size() != graph.operations.size()) return {};  // transfers of several classes: one node for each
   add_micro_batches_between(graph, cost, problem);
   const Bound bound = lower_bound(problem);
-  return larger(in_words(graph, cost, bound), StepWork(graph, cost, 1).slowed_down(bound));
+  return larger(in_words(graph, cost, bound), StepWork(graph, cost, 1).slowed_down(bound, false));
 }
 
 }  // namespace weft

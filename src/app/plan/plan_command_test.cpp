@@ -132,6 +132,18 @@ TEST(PlanJson, StageLayersThatArePredictedAreThoseOfThePlan) {
   EXPECT_PRED2(contains, swept.err, "--reduce-every auto: weft plan decides it");
 }
 
+TEST(PlanText, NamesTheScheduleOfPoliciesThatDoNotSearch) {
+  const auto text = [](const std::string& flags) {
+    return weft_cli("plan --model gpt2 --cluster dgx-a100:1 --pp 4 --global-batch 16 --seq 1024 --budget 0.05 " + flags)
+        .out;
+  };
+  const std::string words = "Pipeline of policies that do not search: ";
+  EXPECT_PRED2(contains, text("--policy ddp --schedule auto"), words + "1f1b\n");
+  EXPECT_PRED2(contains, text("--policy ddp --schedule auto-loops --vpp 2"), words + "interleaved\n");
+  EXPECT_PRED2(contains, text("--policy ddp --schedule auto-waves"), words + "zbv; Megatron-LM has interleaved");
+  EXPECT_FALSE(contains(text("--policy ddp --schedule zbv"), words));
+}
+
 TEST(PlanJson, ChunksLieAsPredictedUnlessTheScheduleSaysIt) {
   const std::string job =
       "--model gpt2 --cluster dgx-a100:1 --pp 4 --global-batch 16 --seq 1024 --budget 0.05 --policy ";

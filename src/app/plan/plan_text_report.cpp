@@ -10,6 +10,7 @@
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "plan/late.hpp"
+#include "planner/policy/policy.hpp"
 #include "study/plan/bubble_use.hpp"
 #include "study/plan/task_times.hpp"
 
@@ -268,6 +269,16 @@ std::string pipeline_line(const PolicyStudy& study) {
                      room);
 }
 
+// A policy that does not search has a schedule with a name, and where chunks lie in waves none that Megatron-LM has.
+std::string unsearched_line(const PlanStudy& study) {
+  const Layout& layout = study.inputs.layout;
+  const ScheduleRow& row = row_of(layout.schedule);
+  const bool all_search = std::ranges::all_of(study.policies, searches, &PolicyStudy::policy);
+  if (layout.pp == 1 || !row.searched || all_search) return "";
+  return fmt::format("Pipeline of policies that do not search: {}{}\n", name_of(unsearched(layout)),
+                     row.in_waves ? "; Megatron-LM has interleaved, which --schedule interleaved compares with" : "");
+}
+
 std::string plan_text_report(const PlanStudy& study, std::size_t columns) {
   const PolicyStudy& best = study.policies[study.best];
   std::string text =
@@ -278,7 +289,7 @@ std::string plan_text_report(const PlanStudy& study, std::size_t columns) {
     text += fmt::format("  {} where a micro-batch ends before the next begins\n", time(study.bound_in_turn_s));
   }
   text += layer_order_line(best) + late_line(best) + bubble_use_line(best) + task_lines(best) + pipeline_line(best) +
-          critical_line(best);
+          unsearched_line(study) + critical_line(best);
   text += throughput_lines(best);
   text += memory_table(best, columns) + memory_notes(study, best);
   if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);

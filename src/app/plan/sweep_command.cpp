@@ -48,6 +48,11 @@ Flags flags_of(const Flags& given, const SweepSpec& spec, const SweepChoice& cho
     const std::string& value = key.values[choice[k]];
     if (!is_cluster_key(key.name)) {
       flags.set(key.name, value);
+      // Either says the other; what a file gives is overridden.
+      for (const auto& [varied, other] :
+           {std::pair{"global-batch", "micro-batches"}, {"micro-batches", "global-batch"}}) {
+        if (key.name == varied && flags.given(other) && !flags.typed(other)) flags.forget(other);
+      }
     } else if (const auto cluster = flags.text("cluster")) {  // where it is missing, its reader says so
       flags.set("cluster", with_cluster_key(*cluster, key.name, value));
     }

@@ -128,6 +128,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"expert-exchange", {"uneven", experts}},
       {"micro-batch", {"1"}},
       {"global-batch", {"12"}},
+      {"micro-batches", {"3", {{"global-batch", ""}}}},
       {"seq", {"8"}},
       {"zero", {"1"}},
       {"zero-shards", {"1", {{"zero", "1"}}}},

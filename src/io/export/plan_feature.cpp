@@ -117,9 +117,9 @@ class FeatureList {
     add_if(l.clip_grad > 0, Feature::gradient_clipping, fmt::format("gradients clipped at {}", l.clip_grad));
     add_if(l.kfac_interval > 0, Feature::kfac, fmt::format("K-FAC, refreshed every {} steps", l.kfac_interval));
     add_if(!l.tasks.empty(), Feature::user_tasks, fmt::format("{} tasks of the user", l.tasks.size()));
-    add_if(has_dropout(plan_.model, l), Feature::dropout, "dropout");
+    if (plan_.model.positions == Positions::learned) add(Feature::dropout, l.dropout ? "dropout" : "no dropout");
     add_if(l.recompute != Recompute::none, Feature::recompute, "recompute " + recompute_in_words(l));
-    add_if(l.attention == AttentionKernel::flash, Feature::attention_kernel, "flash attention");
+    add(Feature::attention_kernel, l.attention == AttentionKernel::flash ? "flash attention" : "unfused attention");
   }
 
   void add_overlap() {

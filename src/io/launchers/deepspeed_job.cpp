@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "base/element_type.hpp"
@@ -98,14 +99,25 @@ class DeepSpeedReader {
     constexpr std::int64_t kMost = 1'000'000'000;
     const std::string micro = "train_micro_batch_size_per_gpu", global = "train_batch_size",
                       steps = "gradient_accumulation_steps";
-    if (given(config_, keys_, micro)) set("micro-batch", std::to_string(config_.integer(micro, 1, kMost)), micro);
-    const bool has_global = given(config_, keys_, global);
-    if (has_global) set("global-batch", std::to_string(config_.integer(global, 1, kMost)), global);
-    if (given(config_, keys_, steps)) {
-      const std::int64_t count = config_.integer(steps, 1, kMost);
-      if (!has_global && count > 1) {
-        ignore(steps, std::to_string(count), "the data-parallel ranks are not in the file; give --global-batch");
+    const auto read = [&](const std::string& key) -> std::optional<std::int64_t> {
+      if (!given(config_, keys_, key)) return std::nullopt;
+      return config_.integer(key, 1, kMost);
+    };
+    const auto sequences = read(micro), of_step = read(global), times = read(steps);
+    if (sequences) set("micro-batch", std::to_string(*sequences), micro);
+    if (of_step) set("global-batch", std::to_string(*of_step), global);
+    if (!times) return;
+    if (!of_step) {
+      set("micro-batches", std::to_string(*times), steps);
+    } else if (!sequences) {
+      ignore(steps, std::to_string(*times), "the data-parallel ranks are not in the file; give --micro-batch");
+    } else {
+      const std::int64_t of_rank = *sequences * *times;
+      if (*of_step % of_rank != 0) {
+        config_.reject(global,
+                       fmt::format("a multiple of {} = {} {} * {} {}", of_rank, micro, *sequences, steps, *times));
       }
+      set("dp", std::to_string(*of_step / of_rank), global);
     }
   }
 

@@ -73,16 +73,29 @@ TEST(DeepSpeedConfig, WhatHasNoEffectIsNamed) {
           "zero_optimisation": {}, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})",
       "ds.json");
   EXPECT_NE(reason_of(job, "train_micro_batch_size_per_gpu").find("fills it in"), std::string::npos);
-  EXPECT_NE(reason_of(job, "gradient_accumulation_steps").find("--global-batch"), std::string::npos);
   EXPECT_EQ(reason_of(job, "steps_per_print"), "no plan depends on it");
   EXPECT_NE(reason_of(job, "zero_optimisation").find("did you mean 'zero_optimization'"), std::string::npos);
   EXPECT_EQ(reason_of(job, "zero_optimization.offload_param"), "Weft has no offloading");
+}
+
+// train_batch_size = train_micro_batch_size_per_gpu * gradient_accumulation_steps * data-parallel ranks.
+TEST(DeepSpeedConfig, StepsOfAccumulationAreMicroBatches) {
+  const Settings open = settings_of(R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3})");
+  EXPECT_EQ(open.at("micro-batches"), "3");
+  EXPECT_FALSE(open.contains("global-batch"));
+  const Settings all =
+      settings_of(R"({"train_batch_size": 96, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3})");
+  EXPECT_EQ(all.at("dp"), "16");
+  EXPECT_EQ(all.at("global-batch"), "96");
+  EXPECT_EQ(settings_of(R"({"train_batch_size": "auto", "gradient_accumulation_steps": 3})").at("micro-batches"), "3");
 }
 
 TEST(DeepSpeedConfig, MistakesNameTheKey) {
   for (const auto& [text, words] :
        {std::pair{R"({"zero_optimization": {"stage": 4}})", "key 'stage'"},
         {R"({"train_batch_size": -1})", "key 'train_batch_size'"},
+        {R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 3})",
+         "a multiple of 3 = train_micro_batch_size_per_gpu 1 * gradient_accumulation_steps 3"},
         {R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})", "bf16 is enabled too"},
         {R"({"communication_data_type": "int8"})", "key 'communication_data_type'"},
         {"[", "ds.json"}}) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -16,6 +17,27 @@ namespace weft {
 namespace {
 
 constexpr std::int64_t kMost = 1'000'000'000;
+
+// The names of torch.distributed.pipelining, which takes them in any case; ours is empty where there is none.
+struct Schedule {
+  std::string_view name, ours;
+  bool several_stages = false;  // on a rank
+};
+constexpr Schedule kSchedules[] = {{"1F1B", "1f1b"},
+                                   {"GPipe", "gpipe"},
+                                   {"Interleaved1F1B", "interleaved", true},
+                                   {"LoopedBFS", "breadth-first", true},
+                                   {"InterleavedZeroBubble", "", true},
+                                   {"ZBVZeroBubble", "zbv", true},
+                                   {"DualPipeV", "dualpipev", true},
+                                   {"PipelineScheduleSingle", ""},
+                                   {"PipelineScheduleMulti", "", true}};
+
+std::string in_lower_case(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
 
 class TorchTitanReader {
  public:
@@ -30,6 +52,8 @@ class TorchTitanReader {
     read_training();
     open("activation_checkpoint");
     read_recompute();
+    open("model");
+    read_converters();
     note_others();
     return std::move(job_);
   }
@@ -88,6 +112,7 @@ class TorchTitanReader {
     const std::int64_t replicas = integer("data_parallel_replicate_degree", 1);
     const std::int64_t shards = integer("data_parallel_shard_degree", -1, -1);  // -1: all that are left
     const std::string reshard = word("fsdp_reshard_after_forward", "default", {"default", "always", "never"});
+    if (shards > 0) set("dp", replicas * shards, "data_parallel_shard_degree");
     if (shards == 1) {
       set("policy", "ddp", "data_parallel_shard_degree");
       set("bucket-mib", 100, "data_parallel_replicate_degree");  // TorchTitan's own
@@ -103,21 +128,36 @@ class TorchTitanReader {
   }
 
   void read_pipeline() {
-    const std::vector<std::string> names{"1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS"};
-    const std::vector<std::string> ours{"1f1b", "gpipe", "interleaved", "breadth-first"};
-    const std::string name = "pipeline_parallel_schedule", parts = "module_fqns_per_model_part";
+    const std::string name = "pipeline_parallel_schedule", parts = "module_fqns_per_model_part",
+                      by_layers = "pipeline_parallel_layers_per_stage";
     use(name);
     use(parts);
+    use(by_layers);
     micro_batch_ = integer("pipeline_parallel_microbatch_size", 1);
     if (pp_ == 1) return;
-    const std::string schedule = values().string_or(name, "1F1B");
-    const auto found = std::find(names.begin(), names.end(), schedule);
-    if (found == names.end()) {
-      ignore(name, "Weft has no such schedule");
+    const Schedule& schedule = schedule_of(name);
+    if (schedule.ours.empty()) {
+      ignore(name, "Weft has no such schedule and plans its default for as many model chunks");
     } else {
-      set("schedule", ours[static_cast<std::size_t>(found - names.begin())], name);
+      set("schedule", std::string(schedule.ours), name);
     }
-    if (values().has(parts)) read_model_parts(values().array(parts), parts);
+    if (values().has(parts)) {
+      read_model_parts(values().array(parts), parts);
+    } else if (values().has(by_layers)) {
+      ignore(by_layers, "the model's layers are not in the file; give --vpp");
+    } else if (schedule.several_stages) {
+      set("vpp", 2, name);  // TorchTitan's default
+    }
+  }
+
+  const Schedule& schedule_of(const std::string& key) const {
+    const std::string given = in_lower_case(values().string_or(key, "1F1B"));
+    std::string names;
+    for (const Schedule& schedule : kSchedules) {
+      if (in_lower_case(schedule.name) == given) return schedule;
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
+    }
+    values().reject(key, "one of " + names);
   }
 
   void read_model_parts(const nlohmann::json& parts, const std::string& key) {
@@ -149,7 +189,10 @@ class TorchTitanReader {
     } else if (data_ranks_ > 0) {
       set("global-batch", local * data_ranks_, "local_batch_size");
     } else if (pp_ > 1) {
-      ignore("local_batch_size", "the data-parallel ranks are not in the file; give --global-batch");
+      if (local % micro_batch_ != 0) {
+        values().reject("local_batch_size", fmt::format("a multiple of the micro-batch of {}", micro_batch_));
+      }
+      set("micro-batches", local / micro_batch_, "local_batch_size");
     }
     use("seq_len");
     if (values().has("seq_len")) set("seq", integer("seq_len", 2048), "seq_len");
@@ -171,6 +214,23 @@ class TorchTitanReader {
       set("recompute", mode, "mode");
       if (mode == "selective" && values().has("mode")) {
         ignore("mode", "TorchTitan keeps other operations; the attention core is recomputed here");
+      }
+    }
+  }
+
+  // What the model's converters make of its linear layers.
+  void read_converters() {
+    const std::string key = "converters";
+    use(key);
+    if (!values().has(key)) return;
+    for (const nlohmann::json& converter : values().array(key)) {
+      const std::string name = converter.is_string() ? converter.get<std::string>() : "";
+      const bool is_mx = name == "mx" || name == "quantize.linear.mx";
+      if (name == "float8" || name == "quantize.linear.float8" || is_mx) {
+        set("products", "fp8", key);
+        if (is_mx) ignore(key, "scaled in blocks: planned as fp8");
+      } else {
+        ignore(key, fmt::format("Weft has no counterpart of {}", json_text(converter)));
       }
     }
   }

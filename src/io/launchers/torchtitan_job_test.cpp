@@ -85,13 +85,48 @@ TEST(TorchTitanConfig, APipelineOfNamedModules) {
   EXPECT_EQ(settings.at("zero"), "2");  // with a pipeline parameters stay gathered by default
 }
 
+// What Weft writes for its own schedules it reads again; several stages of a rank are two by default.
+TEST(TorchTitanConfig, SchedulesByTheirNames) {
+  const auto settings = [](const std::string& schedule) {
+    return settings_of("[parallelism]\npipeline_parallel_degree = 2\n" +
+                       (schedule.empty() ? "" : "pipeline_parallel_schedule = \"" + schedule + "\"\n"));
+  };
+  EXPECT_EQ(settings("").at("schedule"), "1f1b");
+  EXPECT_EQ(settings("ZBVZeroBubble").at("schedule"), "zbv");
+  EXPECT_EQ(settings("DualPipeV").at("schedule"), "dualpipev");
+  EXPECT_EQ(settings("interleaved1f1b").at("schedule"), "interleaved");
+  for (const char* several : {"Interleaved1F1B", "LoopedBFS", "ZBVZeroBubble", "InterleavedZeroBubble"}) {
+    EXPECT_EQ(settings(several).at("vpp"), "2") << several;
+  }
+  EXPECT_FALSE(settings("GPipe").contains("vpp"));
+  EXPECT_THROW(settings("Foo"), Error);
+}
+
+TEST(TorchTitanConfig, RanksAreThoseOfTheDegrees) {
+  EXPECT_EQ(settings_of("[parallelism]\ndata_parallel_shard_degree = 4\ndata_parallel_replicate_degree = 2\n").at("dp"),
+            "8");
+  EXPECT_FALSE(settings_of("[parallelism]\ndata_parallel_shard_degree = -1\n").contains("dp"));
+  // 8 sequences in micro-batches of 2, whatever the number of ranks.
+  EXPECT_EQ(settings_of("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_microbatch_size = 2\n")
+                .at("micro-batches"),
+            "4");
+}
+
+TEST(TorchTitanConfig, ConvertersSayTheProducts) {
+  EXPECT_EQ(settings_of("[model]\nconverters = [\"quantize.linear.float8\"]\n").at("products"), "fp8");
+  EXPECT_FALSE(settings_of("[float8]\nenable_fsdp_float8_all_gather = true\n").contains("products"));
+  const LaunchJob job = read_torchtitan_config("[model]\nconverters = [\"fp3\"]\n", "job.toml");
+  EXPECT_TRUE(
+      std::any_of(job.ignored.begin(), job.ignored.end(), [](const auto& i) { return i.flag == "model.converters"; }));
+}
+
 TEST(TorchTitanConfig, WhatHasNoEffectIsNamed) {
   const LaunchJob job = read_torchtitan_config(
       "[model]\nname = \"llama3\"\n[metrics]\nlog_freq = 1\n[parallelism]\npipeline_parallel_degree = 2\n"
-      "pipeline_parallel_schedule = \"ZBVZeroBubble\"\ndisable_loss_parallel = true\n",
+      "pipeline_parallel_schedule = \"InterleavedZeroBubble\"\ndisable_loss_parallel = true\n",
       "job.toml");
-  for (const char* flag : {"model", "metrics", "parallelism.pipeline_parallel_schedule",
-                           "parallelism.disable_loss_parallel", "training.local_batch_size"}) {
+  for (const char* flag :
+       {"model", "metrics", "parallelism.pipeline_parallel_schedule", "parallelism.disable_loss_parallel"}) {
     EXPECT_TRUE(std::any_of(job.ignored.begin(), job.ignored.end(), [&](const auto& i) { return i.flag == flag; }))
         << flag;
   }

@@ -58,8 +58,10 @@ class LayoutReader {
       if (!degree) continue;
       if (!model_ || model_->experts) {
         set(flag, std::to_string(*degree), name);
+      } else if (*degree > 1 && flag == std::string_view("ep")) {
+        fail("{} {}: needs --num-experts", flags_.where(name), *degree);  // as Megatron-LM has it
       } else if (*degree > 1) {
-        fail("{} {}: needs --num-experts", flags_.where(name), *degree);
+        flags_.note(name, "has no effect without --num-experts");
       }
     }
   }
@@ -114,8 +116,13 @@ class LayoutReader {
   }
 
   void read_dropout() {
-    if (model_ && model_->positions == Positions::learned && has_no_dropout(flags_)) {
-      set("no-dropout", "true", "--hidden-dropout");
+    const bool off = has_no_dropout(flags_);
+    if (model_ && model_->positions != Positions::learned) return;
+    if (off) set("no-dropout", "true", "--hidden-dropout");
+    if (model_ || off) return;
+    for (const char* const name : {"--hidden-dropout", "--attention-dropout"}) {
+      if (flags_.number(name))
+        flags_.note(name, "the model is not in the file and keeps its own rates; give --dropout");
     }
   }
 

@@ -351,6 +351,14 @@ TEST(MegatronArgs, DropoutIsOffWhereBothRatesAre) {
   EXPECT_NE(error_of(kTiny + "--hidden-dropout 1").find("is not a rate in [0, 1)"), std::string::npos);
 }
 
+TEST(MegatronArgs, DropoutWithoutAShape) {
+  EXPECT_EQ(settings_of(read("--bf16 --hidden-dropout 0 --attention-dropout 0")).at("no-dropout"), "true");
+  const LaunchJob job = read("--bf16 --hidden-dropout 0.3");
+  EXPECT_FALSE(settings_of(job).contains("no-dropout"));
+  ASSERT_TRUE(ignored(job, "--hidden-dropout"));
+  EXPECT_NE(ignored(job, "--hidden-dropout")->reason.find("--dropout"), std::string::npos);
+}
+
 TEST(MegatronArgs, CudaGraphsAreOfLayersOrOfTheStep) {
   const auto graphs = [](const std::string& flags) {
     const auto settings = settings_of(read(kTiny + flags));
@@ -374,6 +382,7 @@ TEST(MegatronArgs, DegreesOfExpertsNeedExperts) {
             "train.sh: line 1: --expert-model-parallel-size 4: needs --num-experts");
   EXPECT_FALSE(
       settings_of(read(kTiny + "--expert-model-parallel-size 1 --expert-tensor-parallel-size 1")).contains("etp"));
+  EXPECT_TRUE(ignored(read(kTiny + "--expert-tensor-parallel-size 2"), "--expert-tensor-parallel-size"));
   EXPECT_EQ(settings_of(read(kTiny + "--num-experts 8 --expert-model-parallel-size 4")).at("ep"), "4");
   EXPECT_EQ(settings_of(read("--bf16 --expert-model-parallel-size 4")).at("ep"), "4");  // --model may have experts
 }

@@ -207,7 +207,8 @@ std::optional<Transformer> read_megatron_model(MegatronReader& flags) {
 }
 
 bool has_no_dropout(MegatronReader& flags) {
-  return flags.number("--hidden-dropout") == 0.0 && flags.number("--attention-dropout") == 0.0;
+  const auto hidden = flags.number("--hidden-dropout"), attention = flags.number("--attention-dropout");
+  return hidden == 0.0 && attention == 0.0;
 }
 
 std::optional<std::vector<int>> parse_layer_pattern(std::string_view text, std::size_t limit) {

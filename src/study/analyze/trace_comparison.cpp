@@ -23,12 +23,16 @@ bool has_label(const WhyReport& report, std::string_view label) {
 }  // namespace
 
 TraceComparison compare_reports(const WhyReport& before, const WhyReport& after) {
-  // A run's trace has its prediction beside it: what was measured is compared with what was measured.
+  // A run's trace has its prediction beside it: like is compared with like, and otherwise what was measured.
   std::optional<std::string_view> common;
   for (const std::string_view label : {"predicted", "measured"}) {
     if (has_label(before, label) && has_label(after, label)) common = label;
   }
-  TraceComparison comparison{"before", "after", totals_of(before, common), totals_of(after, common), {}};
+  const auto of = [&](const WhyReport& report) {
+    if (common || !has_label(report, "measured")) return common;
+    return std::optional<std::string_view>("measured");
+  };
+  TraceComparison comparison{"before", "after", totals_of(before, of(before)), totals_of(after, of(after)), {}};
   comparison.changes = compare_totals(comparison.before, comparison.after);
   return comparison;
 }
