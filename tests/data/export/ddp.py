@@ -2,7 +2,8 @@
 # Left out: micro-batches of 1, a global batch of 8, sequences of 64: the job calls 4 micro-batches itself,
 #  see micro_batch()
 # Left out: what DistributedDataParallel has no setting for: the shape of the model (gpt); precision fp32;
-#  gradients accumulated and reduced in fp32; flash attention; how collectives are carried out: ring
+#  gradients accumulated and reduced in fp32; no dropout; flash attention; how collectives are carried out:
+#  ring
 import contextlib
 import inspect
 

@@ -1,8 +1,8 @@
 # weft export --to fsdp2: gpt, policy fsdp, tp 1, pp 1, dp 2
 # Note: the embedding and the head are in the root's group unless apply() gets them as own_groups
 # Left out: micro-batches of 1, a global batch of 8, sequences of 64: the job calls 4 micro-batches itself
-# Left out: what fully_shard has no setting for: the shape of the model (gpt); flash attention; how
-#  collectives are carried out: ring
+# Left out: what fully_shard has no setting for: the shape of the model (gpt); no dropout; flash attention;
+#  how collectives are carried out: ring
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 

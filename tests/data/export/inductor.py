@@ -1,8 +1,8 @@
 # weft export --to inductor: gpt, policy fsdp, tp 1, pp 1, dp 2
 # Left out: parameters of 1 layer gathered ahead: Inductor moves gathers as far ahead as memory allows
 # Left out: what Inductor has no setting for: the shape of the model (gpt); micro-batches of 1, a global batch
-#  of 8, sequences of 64; dp 2; ZeRO stage 3; precision fp32; gradients accumulated and reduced in fp32; flash
-#  attention; how collectives are carried out: ring; 3 queues of a rank; 15 waits
+#  of 8, sequences of 64; dp 2; ZeRO stage 3; precision fp32; gradients accumulated and reduced in fp32; no
+#  dropout; flash attention; how collectives are carried out: ring; 3 queues of a rank; 15 waits
 import torch
 import torch._inductor.config
 
