@@ -38,6 +38,8 @@ constexpr double kRefineShare = 0.1;
 constexpr double kLevelShare = 0.1;
 // So many times, plans that turn out slower than extrapolated are replaced by the next best.
 constexpr int kMostSurprises = 8;
+// Of every kind of plan, so many of a pipeline's are looked at with more micro-batches than the search has.
+constexpr std::size_t kFinalistsOfPipelines = 8;
 constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
@@ -250,19 +252,26 @@ Decisions PlanSearcher::descend_by_pairs() {
 std::vector<Decisions> PlanSearcher::finalists() const {
   using Known = std::pair<const Decisions, Outcome>;
   using Kind = std::array<std::size_t, 3>;  // with pairs or without, the pipeline, and what fills gaps
-  std::map<Kind, const Known*> best, fastest;
+  std::map<Kind, std::vector<const Known*>> kinds;
   for (const Known& known : known_) {
     const std::vector<std::size_t>& chosen = known.first.chosen;
-    const Kind kind{chosen[DecisionSpace::kPairs], chosen[DecisionSpace::kPipeline], chosen[DecisionSpace::kGaps]};
-    const Known*& first = best.try_emplace(kind, &known).first->second;
-    if (known.second < first->second) first = &known;
-    const Known*& quick = fastest.try_emplace(kind, &known).first->second;
-    if (is_better_result(known.second, quick->second)) quick = &known;
+    kinds[{chosen[DecisionSpace::kPairs], chosen[DecisionSpace::kPipeline], chosen[DecisionSpace::kGaps]}].push_back(
+        &known);
   }
+  const std::size_t most = request_.layout.pp > 1 ? kFinalistsOfPipelines : 1;
   std::vector<Decisions> result;
-  for (const auto& [kind, known] : best) {
-    result.push_back(known->first);
-    if (fastest.at(kind) != known) result.push_back(fastest.at(kind)->first);
+  for (auto& [kind, all] : kinds) {
+    const Known* const fastest = *std::ranges::min_element(
+        all, [](const Known* a, const Known* b) { return is_better_result(a->second, b->second); });
+    const std::size_t count = std::min(most, all.size());
+    std::ranges::partial_sort(all, all.begin() + static_cast<std::ptrdiff_t>(count),
+                              [](const Known* a, const Known* b) {
+                                if (a->second < b->second) return true;
+                                return !(b->second < a->second) && a->first < b->first;
+                              });
+    all.resize(count);
+    if (std::ranges::find(all, fastest) == all.end()) all.push_back(fastest);
+    for (const Known* const known : all) result.push_back(known->first);
   }
   return result;
 }
