@@ -38,8 +38,9 @@ constexpr double kRefineShare = 0.1;
 constexpr double kLevelShare = 0.1;
 // So many times, plans that turn out slower than extrapolated are replaced by the next best.
 constexpr int kMostSurprises = 8;
-// Of every kind of plan, so many of a pipeline's are looked at with more micro-batches than the search has.
-constexpr std::size_t kFinalistsOfPipelines = 8;
+// Of every kind of plan of pipelines with several model chunks a stage, so many are looked at with more micro-batches
+// than the search has. With one chunk this gained little and took half as long again.
+constexpr std::size_t kFinalistsOfChunks = 8;
 constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
@@ -258,7 +259,7 @@ std::vector<Decisions> PlanSearcher::finalists() const {
     kinds[{chosen[DecisionSpace::kPairs], chosen[DecisionSpace::kPipeline], chosen[DecisionSpace::kGaps]}].push_back(
         &known);
   }
-  const std::size_t most = request_.layout.pp > 1 ? kFinalistsOfPipelines : 1;
+  const std::size_t most = request_.layout.vpp > 1 ? kFinalistsOfChunks : 1;
   std::vector<Decisions> result;
   for (auto& [kind, all] : kinds) {
     const Known* const fastest = *std::ranges::min_element(

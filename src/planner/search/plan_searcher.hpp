@@ -60,8 +60,8 @@ class PlanSearcher {
   Decisions descend(Decisions from);
   Decisions perturbed(const Decisions& from, std::uint64_t& random) const;
   // Returns the best found without pairs and with them, for every pipeline and every rule for gaps, and the fastest
-  // where the best does not fit. Of pipelines several of each: which is best may change with more micro-batches, so a
-  // longer search of few would otherwise find what is worse in the end.
+  // where the best does not fit. Where stages have several model chunks, several of each: which is best may change with
+  // more micro-batches, so a longer search of few would otherwise find what is worse in the end.
   std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();
   std::vector<Decisions> with_every_option(const Decisions& of, std::size_t dimension) const;
