@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/inputs.hpp"
 #include "planner/policy/policy.hpp"
 
 namespace weft {
