@@ -57,8 +57,9 @@ bool gives_one_of(const Flags& flags, std::initializer_list<const char*> names) 
 bool names_one_chunk(const Flags& flags) {
   const auto names = schedule_names();
   const auto found = flags.given("schedule") ? std::ranges::find(names, *flags.text("schedule")) : names.end();
-  return found != names.end() && !row_of(static_cast<PipelineSchedule>(found - names.begin())).several_chunks &&
-         !row_of(static_cast<PipelineSchedule>(found - names.begin())).searched;
+  if (found == names.end()) return false;
+  const ScheduleRow& row = row_of(static_cast<PipelineSchedule>(found - names.begin()));
+  return !row.several_chunks && !row.searched;
 }
 
 // Why the command line leaves a setting of the script without meaning; empty: it does not.

@@ -169,11 +169,14 @@ class LayoutReader {
     }
   }
 
+  bool has_megatron_fsdp() {
+    const bool by_older_name = flags_.is_set("--use-custom-fsdp");
+    return flags_.is_set("--use-megatron-fsdp") || by_older_name;
+  }
+
   void read_sharding() {
     const bool optimizer = flags_.is_set("--use-distributed-optimizer");
-    const bool custom_fsdp = flags_.is_set("--use-custom-fsdp");  // its older name
-    const bool megatron_fsdp = flags_.is_set("--use-megatron-fsdp") || custom_fsdp,
-               torch_fsdp = flags_.is_set("--use-torch-fsdp2");
+    const bool megatron_fsdp = has_megatron_fsdp(), torch_fsdp = flags_.is_set("--use-torch-fsdp2");
     const std::vector<std::string> strategies{"no_shard", "optim", "optim_grads", "optim_grads_params"};
     const auto strategy = flags_.one_of("--data-parallel-sharding-strategy", strategies);
     std::ptrdiff_t stage = 0;
@@ -337,8 +340,7 @@ class LayoutReader {
   // Megatron-LM asserts both when it reads its arguments, so no such job runs.
   void require_of_param_gather(bool grad) {
     const std::string from = flags_.where("--overlap-param-gather");
-    if (!flags_.is_set("--use-distributed-optimizer") && !flags_.is_set("--use-megatron-fsdp") &&
-        !flags_.is_set("--use-custom-fsdp")) {
+    if (!flags_.is_set("--use-distributed-optimizer") && !has_megatron_fsdp()) {
       fail("{}: Megatron-LM refuses it without --use-distributed-optimizer", from);
     }
     if (!grad) fail("{}: Megatron-LM refuses it without --overlap-grad-reduce", from);

@@ -38,7 +38,7 @@ constexpr std::string_view kUnmodelled =
     "--hybrid-override-pattern --hybrid-layer-pattern --heterogeneous-layers-config-path --fp32-residual-connection "
     "--moe-latent-size --moe-deepep-num-sms --moe-hybridep-num-sms --moe-flex-dispatcher-num-sms "
     "--moe-router-padding-for-fp8 --moe-router-padding-for-quantization --moe-expert-rank-capacity-factor "
-    "--batch-p2p-comm --cpu-offloading-activations --cpu-offloading-weights --yaml-cfg ";
+    "--batch-p2p-comm --cpu-offloading-activations --cpu-offloading-weights --yaml-cfg --quick-geglu --openai-gelu ";
 
 constexpr std::string_view kKernels =
     "--no-masked-softmax-fusion --no-gradient-accumulation-fusion --no-bias-gelu-fusion --no-bias-swiglu-fusion "
@@ -48,7 +48,7 @@ constexpr std::string_view kKernels =
     "--cross-entropy-fusion-impl --moe-grouped-gemm --moe-permute-fusion --moe-use-legacy-grouped-gemm "
     "--moe-router-dtype --empty-unused-memory-level --cuda-graph-warmup-steps --cuda-graph-use-single-mempool "
     "--cuda-graph-retain-backward-graph --fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo "
-    "--no-fp8-wgrad --tp-only-amax-red --fp16-lm-cross-entropy --moe-router-fusion --quick-geglu --openai-gelu "
+    "--no-fp8-wgrad --tp-only-amax-red --fp16-lm-cross-entropy --moe-router-fusion "
     "--ddp-average-in-collective --no-gradient-reduce-div-fusion --disable-symmetric-registration "
     "--use-te-activation-func --use-transformer-engine-op-fuser --fused-residual-rmsnorm --rotary-interleaved "
     "--disable-jit-fuser --use-torch-optimizer-for-cpu-offload "
