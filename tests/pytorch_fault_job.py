@@ -43,8 +43,10 @@ def misbehave(fault, model):
 
 def train(fault, folder):
     model = make_model(fault)
-    if fault == "lbfgs":
-        weft.overlap(model, torch.optim.LBFGS(model.parameters()))
+    if fault == "sharded lbfgs":
+        weft.overlap(model, torch.optim.LBFGS(model.parameters()), shard="zero1")
+    if fault == "swapped":
+        weft.overlap(torch.optim.SGD(model.parameters(), lr=0.1), model)
     plan = None
     if fault in ("plan of another model", "broken plan"):
         plan = Path(folder) / f"plan{RANK}.json"

@@ -56,7 +56,7 @@ def by_rows(model):
 
 
 CASES = [*job.CASES, job.Case("layers with a tied head", Layers, layers_loss),
-         job.Case("an optimizer that needs whole parameters", Layers, layers_loss, by_rows, steps=30),
+         job.Case("an optimizer that needs whole parameters", Layers, layers_loss, by_rows, steps=30, per_parameter=True),
          job.Case("layers, three backward passes a step, two of them under no_sync", Layers, layers_loss, job.two_groups, steps=20,
                   passes=3, no_sync=True)]
 

@@ -9,7 +9,7 @@ measured and a plan is made of them. See docs/pytorch.md.
 """
 
 from pathlib import Path
-from typing import Optional, Tuple, Union
+from typing import Optional, Tuple, TypeVar, Union
 
 import torch
 
@@ -26,7 +26,7 @@ from .plan import Plan
 from .session import Session
 from .shards import LEVELS
 from .torch_wire import TorchWire
-from .wire import HostWire, require_same_model
+from .wire import HostWire, describe, require_same_model
 
 __all__ = ["DdpHook", "FsdpHooks", "JobFailed", "LaunchError", "ModelsDiffer", "ModuleChanged", "NotSupported", "Plan", "PlanMismatch",
            "StepChanged", "WeftError", "overlap"]
@@ -34,9 +34,13 @@ __all__ = ["DdpHook", "FsdpHooks", "JobFailed", "LaunchError", "ModelsDiffer", "
 _backend.register()
 
 
-def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: Union[str, Path, Plan, None] = None,
-            shard: Optional[str] = None, across_steps: bool = True, communicators: int = 0,
-            timeout: float = 1800.0) -> Tuple[torch.nn.Module, torch.optim.Optimizer]:
+ModelType = TypeVar("ModelType", bound=torch.nn.Module)
+OptimizerType = TypeVar("OptimizerType", bound=torch.optim.Optimizer)
+
+
+def overlap(model: ModelType, optimizer: OptimizerType, *, plan: Union[str, Path, Plan, None] = None,
+            shard: Optional[str] = None, across_steps: bool = True, per_parameter: bool = False, broadcast_buffers: bool = True,
+            communicators: int = 0, timeout: float = 1800.0) -> Tuple[ModelType, OptimizerType]:
     """Trains the model on all ranks of the job, each with its own data, as DistributedDataParallel would.
 
     Returns the same two objects, hooked. Parameters and buffers become those of rank 0. In a job of one rank nothing is hooked.
@@ -46,12 +50,19 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
         `state_dict()` is that of a plain job; all ranks call it together.
     across_steps: False ends every backward with averaged gradients, as DDP does. Jobs that change gradients between backward
         and step (clipping, a gradient scaler) are noticed while they are measured, and treated so by themselves.
+    per_parameter: True says of an optimizer that is none of torch.optim's that it treats each parameter by itself and keeps all that it
+        remembers in its `state`. Without this it is called as its author wrote it, once a step, when all gradients are there.
+    broadcast_buffers: buffers (the statistics of batch normalization) are those of rank 0 before each forward, as with DDP.
     communicators: on GPUs, of NCCL, on which transfers take turns; 0: as many as are fastest in a rehearsal and in twelve steps.
     timeout: seconds without progress after which a collective counts as failed.
 
-    `model.no_sync()` is DDP's; `optimizer.weft` has `plan`, `report()` and `synchronize()`, which is to be called before weights
-    are read by hand between `optimizer.step()` and the next forward. `state_dict()` does so by itself.
+    Whoever reads a parameter or a gradient that is not there yet waits for it. `model.no_sync()` is DDP's; `optimizer.weft` has `plan`,
+    `report()`, `synchronize()`, and `close()`, which gives model and optimizer back as they were.
     """
+    if isinstance(model, torch.optim.Optimizer) or isinstance(optimizer, torch.nn.Module):
+        raise NotSupported(f"overlap({type(model).__name__}, {type(optimizer).__name__}): first the model, then its optimizer")
+    if not isinstance(model, torch.nn.Module) or not isinstance(optimizer, torch.optim.Optimizer):
+        raise NotSupported(f"overlap({type(model).__name__}, {type(optimizer).__name__}): a torch.nn.Module and a torch.optim.Optimizer are needed")
     if hasattr(optimizer, "weft"):
         raise WeftError("overlap was called before with this optimizer")
     if shard is not None and shard not in LEVELS:
@@ -66,18 +77,18 @@ def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, *, plan: U
     if any(parameter.device != device for parameter in model.parameters()):
         raise NotSupported("the parameters of the model are on several devices")
     wire = HostWire(join(timeout)) if device.type == "cpu" else _gpu_wire(rank, ranks, device, communicators)
-    begin(model, optimizer, wire, device, plan, across_steps, shard or "")
+    begin(model, optimizer, wire, device, plan, across_steps, shard or "", per_parameter, broadcast_buffers)
     return model, optimizer
 
 
-def begin(model, optimizer, wire, device, plan=None, across_steps: bool = True, shard: str = "") -> Session:
+def begin(model, optimizer, wire, device, plan=None, across_steps: bool = True, shard: str = "", per_parameter: bool = False,
+          broadcast_buffers: bool = True) -> Session:
     """The same with a wire of the caller's own. All ranks call it together."""
-    described = [f"{name} {tuple(parameter.shape)} of {parameter.dtype}{'' if parameter.requires_grad else ', not trained'}"
-                 for name, parameter in model.named_parameters()]
-    require_same_model(wire, described)
+    require_same_model(wire, describe(model))
     for tensor in (*model.parameters(), *model.buffers()):
         wire.broadcast(tensor)
-    return Session(model, optimizer, wire, device, plan_given(plan, model, optimizer, wire.ranks, shard), across_steps, shard)
+    return Session(model, optimizer, wire, device, plan_given(plan, model, wire.ranks, shard), across_steps, shard, per_parameter,
+                   broadcast_buffers)
 
 
 def join(timeout: float) -> _library.Group:

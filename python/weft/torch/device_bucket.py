@@ -78,3 +78,11 @@ class DeviceBucket:
         work.wait()
         parts = self._parts_of(rows, [self._shards.full[i] for i in self.members])
         copy_all([whole for _, whole in parts], [part for part, _ in parts])
+
+    def gather_gradients(self, wholes: Sequence[torch.Tensor]) -> None:
+        """Averages that were scattered, to all ranks; the current stream goes on with them."""
+        wire = self._wire
+        rows = torch.empty(wire.ranks, self._length, dtype=self._values.dtype, device=wire.device)
+        wire.all_gather(rows.view(-1), self._gradients, self._number).wait()
+        parts = self._parts_of(rows, wholes)
+        copy_all([whole for _, whole in parts], [part for part, _ in parts])

@@ -42,7 +42,7 @@ class DeviceEngine(Engine):
 
     def _prepare(self) -> None:
         self._news = StepNews(self.wire, len(self.slots))
-        self._to_copy: List[Slot] = []
+        self._to_copy: List[tuple] = []  # places, and the gradients that go there
         places = laid_out(self.plan)
         sizes: Dict[torch.dtype, int] = {}
         for slot in self.slots:
@@ -64,30 +64,29 @@ class DeviceEngine(Engine):
         return self._all[self.slots[parts[0].parameter].parameter.dtype][begin:end]
 
     def _load(self, slot: Slot) -> None:
-        place = self._places[slot.index]
-        slot.used = slot.gradient is not None or (slot.keeps_zeros and slot.was_used)
-        slot.left, slot.loaded = len(slot.transfers), True
-        if slot.gradient is None:
+        place, gradient = self._places[slot.index], slot.parameter.grad
+        slot.used, slot.left, slot.loaded, slot.zeroed = gradient is not None, len(slot.transfers), True, None
+        slot.gradient, slot.parameter.grad = place, None
+        if gradient is None:
             place.zero_()
-            slot.gradient, slot.version = place, place._version
             return
-        if slot.gradient.is_sparse or slot.gradient.dtype != slot.parameter.dtype:
+        if gradient.is_sparse or gradient.dtype != slot.parameter.dtype:
             raise NotSupported(f"{slot.name}: a gradient that is sparse or of another type than its parameter")
-        if slot.gradient.data_ptr() != place.data_ptr():
-            self._to_copy.append(slot)
+        self._to_copy.append((place, gradient.detach()))
 
     def _start(self, number: int) -> None:
         for slot in self.transfers[number].slots:
             if not slot.loaded:
                 self._load(slot)
         copied, self._to_copy = self._to_copy, []
-        copy_all([self._places[slot.index] for slot in copied], [slot.gradient for slot in copied])
-        for slot in copied:
-            place = self._places[slot.index]
-            slot.parameter.grad, slot.gradient, slot.version = place, place, place._version
+        copy_all([place for place, _ in copied], [gradient for _, gradient in copied])
         self.wire.start(number, self._pieces[number])
         if number == len(self.transfers) - 1:
-            self.new_plan_wanted = self._news.tell(self.wants_new_plan, [slot.used for slot in self.slots])
+            self._wish = self._news.tell(self.wants_new_plan, [slot.used for slot in self.slots])
+
+    def _for_user(self, gradient: torch.Tensor) -> torch.Tensor:
+        """A gradient of its own: ours is written again in the next round."""
+        return gradient.clone()
 
     def _find_used(self, slots: List[Slot]) -> None:
         if all(slot.used for slot in slots):

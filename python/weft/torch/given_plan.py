@@ -19,15 +19,14 @@ def plan_from(plan) -> Plan:
     return read_plan(text, str(plan))
 
 
-def plan_given(plan, model, optimizer, ranks: int, shard: str) -> Optional[Plan]:
+def plan_given(plan, model, ranks: int, shard: str) -> Optional[Plan]:
     """`plan` is a Plan, the path of one, or None."""
     if plan is None:
         return None
     name = "plan" if isinstance(plan, Plan) else str(plan)
     found = plan_from(plan)
-    trained = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     require_fitting(found, name, [(name, parameter.numel(), type_name(parameter.dtype)) for name, parameter
-                                  in model.named_parameters() if parameter.requires_grad and parameter in trained], ranks, shard)
+                                  in model.named_parameters() if parameter.requires_grad], ranks, shard)
     return found
 
 

@@ -10,6 +10,10 @@ from typing import Dict, List, Sequence
 
 import torch
 
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from .backward import inside_backward
+from .guard import Aliases, guard, unguard, without_guards
 from .sharded_run import ShardedRun
 from .shards import Shards, storage_of
 
@@ -56,6 +60,9 @@ class Residency:
         self._coming: Dict[str, bool] = {}
         self._left: Dict[str, int] = {}
         self._handles: list = []
+        self._unit_of = {i: name for name, indices in members.items() for i in indices}
+        self._fetched: set = set()  # by somebody's touch, who may have written into them
+        self.shards.separate(list(self._unit_of))
         self.most_here = 0  # units at a time, since the beginning
         # In the place of parameters that are not there: no memory, and whoever uses it sees it in the loss.
         self._absent = {i: shards.full[i].new_full((1,), float("nan")).expand(shards.full[i].shape)
@@ -64,19 +71,52 @@ class Residency:
             self.free(name)
 
     def install(self, modules: Dict[str, torch.nn.Module]) -> None:
-        for name in self.order:
-            self._handles.append(modules[name].register_forward_pre_hook(lambda module, inputs, name=name: self.before_forward(name)))
-            self._handles.append(modules[name].register_forward_hook(
-                lambda module, inputs, outputs, name=name: self.after_forward(name, outputs)))
+        self._name_of = {id(modules[name]): name for name in self.order}
+        self._handles = [register_module_forward_pre_hook(self._before_module), register_module_forward_hook(self._after_module)]
+
+    def _before_module(self, module, inputs) -> None:
+        name = self._name_of.get(id(module))
+        if name is not None:
+            self.before_forward(name)
+
+    def _after_module(self, module, inputs, outputs) -> None:
+        name = self._name_of.get(id(module))
+        if name is not None and not inside_backward():  # computed again, it is needed until its gradients are there
+            self.after_forward(name, outputs)
 
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
         for name in self.order:
             self.need(name)
+        with without_guards():
+            for name in self.order:
+                for i in self.members[name]:
+                    unguard(self.run.slots[i].parameter)
 
     def is_here(self, name: str) -> bool:
         return self._here[name]
+
+    # --- who touches a parameter that is not there ---
+
+    def is_absent(self, slot) -> bool:
+        return slot.index in self._unit_of and not self._here[self._unit_of[slot.index]]
+
+    def fetch(self, slot) -> None:
+        """All ranks together: the whole unit, until its next use has ended."""
+        name = self._unit_of.get(slot.index)
+        if name is not None and not self._here[name]:
+            self.need(name)
+        if name is not None:
+            self._fetched.add(name)
+
+    def free_fetched(self) -> None:
+        for name in sorted(self._fetched):
+            self.free(name)
+
+    def _is_held(self, index: int) -> bool:
+        """By anybody but us, in an alias."""
+        return Aliases(self.shards.full[index]).there_are()
 
     # --- memory ---
 
@@ -109,8 +149,12 @@ class Residency:
         del self._coming[name]
         self._here[name] = True
         self.most_here = max(self.most_here, sum(self._here.values()))
-        for i in self.members[name]:
-            self.run.slots[i].parameter.data = self.shards.full[i]
+        with without_guards():
+            for i in self.members[name]:
+                parameter = self.run.slots[i].parameter
+                parameter.data = self.shards.full[i]
+                if not self.run.gradients_guarded:
+                    unguard(parameter)
 
     def _prefetch(self, name: str, step: int) -> None:
         """Never out of turn: what cannot start yet holds back those behind it."""
@@ -128,10 +172,18 @@ class Residency:
     def free(self, name: str) -> None:
         if not self._here[name]:
             return
+        was_touched = name in self._fetched
+        if was_touched:
+            self.shards.refresh(self.members[name])  # what was written into them
+            self._fetched.discard(name)
         self._here[name] = False
-        for i in self.members[name]:
-            self.run.slots[i].parameter.data = self._absent[i]
-            storage_of(self.shards.full[i]).resize_(0)
+        with without_guards():
+            for i in self.members[name]:
+                slot = self.run.slots[i]
+                slot.parameter.data = self._absent[i]
+                if not (was_touched and self._is_held(i)):  # an alias would lose its memory
+                    storage_of(self.shards.full[i]).resize_(0)
+                guard(slot.parameter, slot.touch)
 
     # --- when ---
 

@@ -1,21 +1,25 @@
-"""A job from its first step to its last: hooks on the model and the optimizer, two steps that are measured, and the plan
-that is made of them."""
+"""A job from its first step to its last: two steps that are measured, the plan that is made of them, and what a step does under it."""
 
 import atexit
 import contextlib
 import logging
 import time
+import weakref
 from pathlib import Path
 from typing import Dict, List, Optional
 
 import torch
 
 from .attachment import Attachment
+from .backward import inside_another_backward, inside_backward
+from .buffers import Buffers
 from .clock import StepClock
 from .device_engine import DeviceEngine
-from .engine import Engine, Slot, Watch
-from .errors import NotSupported, WeftError
+from .engine import Engine, Slot
+from .errors import ModuleChanged, NotSupported, WeftError
+from .guard import COUNTS_ALIASES, can_guard
 from .measured_steps import BACKWARD_END, BEGIN, STEP_BEGIN, STEP_END, measured_profile, parameters_unmeasured
+from .odd_gradients import OddGradients, is_odd, sparse_parameters
 from .plan import Plan, first_plan, make_plan, plan_aside, read_plan
 from .rehearsal import rehearse
 from .shard_plan import make_sharded_plan
@@ -23,13 +27,20 @@ from .sharding import Sharding
 from .step_trial import StepTrial
 from .timeline import Recorder, predicted_steps, timeline_json
 from .update import DeferredUpdate
+from .watch import Watch
+from .wire import describe, require_same_model
 
 WARM_STEPS = 1  # the first step allocates and loads
 OTHER_SHAPES = 5  # steps in a row with inputs of other shapes than the measured ones, after which a new plan is made
-CHECKED_STEPS = 16  # standing aside, Weft looks for new parameters this often
 WATCHED_STEPS = 8  # in one of so many steps the time in Weft's own code is measured: the clock itself costs as much as a hook
 TRIED_CHOICES = 3  # of communicators, on GPUs
 _LOG = logging.getLogger("weft")
+_SESSIONS: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+def runs_as_one(module: torch.nn.Module) -> bool:
+    """Whether no Python of ours runs inside it: what it holds is waited for before it begins."""
+    return isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
 class _ToldToOthers:
@@ -50,26 +61,22 @@ class _ToldToOthers:
 class Session:
     """One model and its optimizer. Reached as `optimizer.weft`."""
 
-    def __init__(self, model, optimizer, wire, device, plan: Optional[Plan], across_steps: bool, shard: str = ""):
+    def __init__(self, model, optimizer, wire, device, plan: Optional[Plan], across_steps: bool, shard: str = "",
+                 per_parameter: bool = False, broadcast_buffers: bool = True):
         self.model, self.optimizer, self.wire = model, optimizer, wire
+        self._device, self._shard = device, shard
         self._across_steps = across_steps
         self._told_to_others = _ToldToOthers(wire)
-        self._update = DeferredUpdate(optimizer)
-        self._slots = [Slot(index, name, parameter) for index, (name, parameter) in enumerate(
-            (name, parameter) for name, parameter in model.named_parameters()
-            if parameter.requires_grad and self._update.handles(parameter))]
-        if not self._slots:
-            raise WeftError("the optimizer has no parameter of the model that is trained")
-        self._modules = dict(model.named_modules())
-        self._sharding = Sharding(shard, model, self._slots, optimizer, wire) if shard else None
+        self._update = DeferredUpdate(optimizer, per_parameter)
+        if shard and self._update.why_whole():
+            raise NotSupported(f"shard={shard!r}: {self._update.why_whole()}")
         self._clock = StepClock(device)
         self._begun, self._passes, self._syncs, self._pass_open = False, 0, True, False
-        self._adds_up = False  # this step's gradients are added to others: under no_sync, or what was there before
+        self._in_backward = False  # one has begun whose end was not seen
         self._ever_added_up = False
         self._measured_steps, self._plans = 0, 0
         self._inputs, self._measured_inputs, self._other_inputs = None, set(), 0
         self._own_seconds, self._step_own_seconds, self._watched = 0.0, [], True
-        self._watch = Watch(self._slots, model)
         self._steps, self._touched, self._wire_seconds, self._versions = 0, False, 0.0, {}
         self._step_seconds: List[float] = []
         self._waited_seconds: List[float] = []
@@ -77,15 +84,30 @@ class Session:
         self._recorder = Recorder(wire)
         self._trial: Optional[StepTrial] = None  # of communicators
         self._quiet = False  # nothing is left to do before any module of this step
+        self._whole_steps = 0  # steps of the optimizer that were one call though the plan crosses steps
+        self._why_whole = ""
+        self._dropped: set = set()  # identities of parameters that another session averages
+        for other in list(_SESSIONS):
+            other._drop(self._update)
+        self._find_slots()
+        self._sharding = Sharding(shard, model, self._slots, optimizer, wire) if shard else None
+        self._watch = Watch(model)
+        self._buffers = Buffers(model, wire) if broadcast_buffers else None
         self.measuring = plan is None
         self._engine = self._engine_of(plan or first_plan(parameters_unmeasured(self._slots), wire.ranks))
         self._gates = self._gates_of(self._engine.plan)
         self._attachment = Attachment(model, optimizer, self._slots)
-        self._hook_step()
-        self._attachment.install(self, self._step, self._synchronized, self._before_state_is_read)
+        self._hook_backward()
+        self._attachment.install(self, self._step, self._synchronized, self._zero_gradients, self._before_forward, self.synchronize)
         if self._sharding:
-            self._attachment.keep(self._sharding.hooks())
+            self._sharding.install(self._attachment, self)
+        _SESSIONS.add(self)
         atexit.register(self._leave)
+
+    def __repr__(self) -> str:
+        doing = "measures" if self.measuring else "stands aside" if self.plan.aside else "follows a plan"
+        return (f"<weft.torch session of {type(self.model).__name__} and {type(self.optimizer).__name__}: rank {self.wire.rank} of {self.wire.ranks}, "
+                f"{doing}, {self._steps} steps>")
 
     @property
     def plan(self) -> Optional[Plan]:
@@ -94,14 +116,16 @@ class Session:
 
     def report(self) -> dict:
         """Seconds of recent steps as measured and as predicted, what forward waited for parameters, and what Weft's own code in
-        hooks took without waiting. `aside`: there is nothing to gain, and Weft does next to nothing. `plans`: made so far. On GPUs
-        `communicators`, and by choice what was rehearsed (seconds of products and of transfers beside them) and tried (seconds of a step)."""
+        hooks took without waiting. `aside`: there is nothing to gain, and Weft does next to nothing. `plans`: made so far. `whole_steps`:
+        steps that ended as with DDP though the plan crosses steps, and `why`. On GPUs `communicators`, and by choice what was rehearsed
+        (seconds of products and of transfers beside them) and tried (seconds of a step)."""
         def median(values):
             return sorted(values)[len(values) // 2] if values else None
         return {"steps": self._steps, "across_steps": not self.measuring and self.plan.across_steps,
                 "predicted_step_s": self.plan.predicted_step if self.plan else None,
                 "measured_step_s": median(self._step_seconds[-100:]), "waited_s": median(self._waited_seconds[-100:]),
                 "own_s": median(self._step_own_seconds[-100:]), "aside": bool(self.plan and self.plan.aside), "plans": self._plans,
+                "whole_steps": self._whole_steps, "why": self._why_whole,
                 **({} if self.wire.host_waits else {"communicators": self.wire.lanes, "rehearsed": self.wire.rehearsed,
                                                       "tried": self.wire.tried})}
 
@@ -120,18 +144,87 @@ class Session:
             (folder / f"{kind}.json").write_text(timeline_json(kind, self.plan, shown, self.wire.rank))
 
     def synchronize(self) -> None:
-        """Returns when every parameter is updated. Call it before you read weights by hand."""
+        """Returns when every parameter is updated. Whoever reads a parameter waits for it without this."""
         with self._told_to_others:
             self._engine.settle_all()
 
     def close(self) -> None:
         """Leaves the job in order: updates every parameter, and gives model and optimizer back as they were."""
-        self.synchronize()
+        with self._told_to_others:
+            if self._engine.in_flight:
+                self._engine.receive_all()
+            self._engine.settle_all()
+        if self._buffers:
+            self._buffers.finish()
         if self._sharding:
             self._sharding.close()
         self._attachment.remove()
+        _SESSIONS.discard(self)
         atexit.unregister(self._leave)
         self.wire.close()
+
+    # --- what is trained ---
+
+    def _find_slots(self) -> None:
+        """As DDP: all parameters of the model that are trained, but those of the sessions of other optimizers."""
+        taken = self._dropped | {id(slot.parameter) for other in _SESSIONS if other is not self for slot in other._slots}
+        trained = [(name, parameter) for name, parameter in self.model.named_parameters()
+                   if parameter.requires_grad and id(parameter) not in taken]
+        sparse = sparse_parameters(self.model)
+        if not trained:
+            raise WeftError("the model has no parameter that is trained")
+        if not any(self._update.handles(parameter) for _, parameter in trained):
+            raise WeftError("the optimizer has no parameter of the model that is trained")
+        odd = [(name, parameter) for name, parameter in trained if is_odd(parameter, sparse)]
+        if odd and (self._shard or self._device.type == "cuda"):
+            raise NotSupported(f"{odd[0][0]}: gradients that are sparse or of type {odd[0][1].dtype}, with shard= or on a GPU")
+        self._odd = OddGradients([parameter for _, parameter in odd], self.wire)
+        self._odd_slots = [Slot(-1, name, parameter) for name, parameter in odd]
+        kept = {id(parameter) for _, parameter in odd}
+        self._slots = [Slot(index, name, parameter) for index, (name, parameter) in enumerate(
+            (name, parameter) for name, parameter in trained if id(parameter) not in kept)]
+        self._seen = list(self.model.parameters())  # and alive, so that no other gets the identity of one
+        self._modules = dict(self.model.named_modules())
+        self._name_of = {id(module): name for name, module in self._modules.items()}
+        self._note_groups()
+
+    def _note_groups(self) -> None:
+        """Which parameters the optimizer has beside the model's, and which of the model it does not have."""
+        ours = {id(slot.parameter) for slot in self._slots}
+        self._foreign = [parameter for parameter in self._update.parameters() if id(parameter) not in ours]
+        odd = {id(parameter) for parameter in self._odd.parameters}
+        self._strangers = sum(not self._update.handles(slot.parameter) for slot in self._slots)
+        outside = [parameter for parameter in self._foreign if parameter.requires_grad and id(parameter) not in odd
+                   and id(parameter) not in {id(found) for found in self.model.parameters()}]
+        if outside:
+            _LOG.warning("weft: %d parameters of the optimizer are none of the model: each rank trains its own, as with DDP (put them into "
+                         "the model to average them)", len(outside))
+
+    def _drop(self, update: DeferredUpdate) -> None:
+        """Another optimizer of the same model is overlapped too: its session averages what it has."""
+        dropped = {id(slot.parameter) for slot in self._slots if update.handles(slot.parameter) and not self._update.handles(slot.parameter)}
+        if dropped:
+            self._dropped |= dropped
+            self._look_anew("another optimizer of this model is overlapped")
+
+    def _look_anew(self, why: str) -> None:
+        """All ranks together, between steps: what the model has now is what is trained, and steps are measured again."""
+        if self._shard:
+            raise ModuleChanged(f"{why}; with shard= call optimizer.weft.close() and overlap again")
+        known = {id(parameter) for parameter in self._seen}
+        if self._engine.in_flight:
+            self._engine.receive_all()
+        self._engine.settle_all()
+        self._attachment.unhook_gradients()
+        self._find_slots()
+        require_same_model(self.wire, describe(self.model))
+        for parameter in self.model.parameters():
+            if id(parameter) not in known:
+                self.wire.broadcast(parameter)
+        self._attachment._slots = self._slots
+        if self._buffers:
+            self._buffers.rediscover()
+        self._measure_again(why)
 
     # --- what the job calls ---
 
@@ -139,32 +232,38 @@ class Session:
         """Seconds of this thread, without those of the optimizer. Waiting takes none."""
         return time.thread_time() - self._engine.updating
 
-    def _hook_step(self) -> None:
-        """What a step runs through: all modules and gradients; to stand aside, the model and the first gradient alone."""
-        # Where gradients are changed between backward and step, every gradient must be seen, lest one travels too late.
-        if self.plan and self.plan.aside and self._across_steps and not self._touched:
-            first = min(range(len(self._slots)), key=lambda i: (self.plan.parameters[i].ready, i))
-            slots, modules = [self._slots[first]], {"": self.model}
-        else:
-            slots = self._engine.last_of_transfers() if self._looks_by_transfer() else self._slots
-            modules = {name: module for name, module in self._modules.items() if name == "" or name in self._gates
-                       or (self.measuring and (module._parameters or module._modules))}
-        self._by_transfer = slots is not self._slots and not self.plan.aside
-        self._attachment.hook_step(modules.items(), self._gate, slots, self._on_gradient)
-
-    def _looks_by_transfer(self) -> bool:
-        """Whether it is enough to be told of one gradient of each transfer."""
-        return (not self.measuring and not self._sharding and self.plan.across_steps and self.plan.passes == 1
-                and not self._ever_added_up)
+    def _hook_backward(self) -> None:
+        """What backward runs through: all gradients of a plan that is told of each; else of each transfer the last one, and of the others
+        only that a pass has begun."""
+        slots = self._slots
+        by_transfer = not self.measuring and not self._sharding and not self._ever_added_up and (
+            self.plan.aside or (self.plan.across_steps and self.plan.passes == 1))
+        if by_transfer and self.plan.aside:
+            slots = []
+        elif by_transfer:
+            slots = self._engine.last_of_transfers()
+        self._by_transfer = by_transfer and not self.plan.aside
+        told = {slot.index for slot in slots}
+        others = [slot for slot in self._slots if slot.index not in told] + self._odd_slots
+        self._attachment.hook_gradients(slots, self._on_gradient, others, self._on_other_gradient)
 
     def _synchronized(self, body):
         """Of what reads or loads the optimizer's state."""
         self.synchronize()
-        return self._sharding.shards.with_whole_state(body) if self._sharding else body()
+        result = self._sharding.shards.with_whole_state(body) if self._sharding else body()
+        self._attachment.watch_state()
+        return result
+
+    def _zero_gradients(self, set_to_none: bool, zero) -> None:
+        with self._told_to_others:
+            self._end_of_pass_unseen()
+            self._engine.zero_gradients(self._slots, set_to_none, zero)
 
     def _leave(self) -> None:
         """At the end of the process: the last updates, so that no other rank waits for what this one keeps."""
         with contextlib.suppress(WeftError):
+            if self._engine.in_flight:
+                self._engine.end_round()
             self._engine.settle_all()
         if self._sharding:
             self._sharding.end_updates()
@@ -173,35 +272,44 @@ class Session:
     @contextlib.contextmanager
     def no_sync(self):
         """Gradients of backward passes within only add up, as with DDP; they travel in the first pass after it."""
-        before, self._syncs = self._syncs, False
-        self._adds_up = self._ever_added_up = True
+        sessions = [session for session in _SESSIONS if session.model is self.model]
+        before = [session._syncs for session in sessions]
+        for session in sessions:
+            session._syncs, session._ever_added_up = False, True
         try:
             yield
         finally:
-            self._syncs = before
-
-    def _before_state_is_read(self, module, state, prefix, metadata):
-        self.synchronize()  # the entries of `state` are the parameters' memory
-        if self._sharding:
-            self._sharding.put_whole(module, state, prefix)
+            for session, syncs in zip(sessions, before):
+                session._syncs = syncs
 
     # --- forward ---
 
-    def _gate(self, name: str):
-        def wait_for_parameters(module, inputs):
-            if self._quiet and name:
-                return
-            begin = self._own_clock() if self._watched else 0.0
-            self._enter(name, inputs)
-            if self._watched:
-                self._own_seconds += self._own_clock() - begin
-        return wait_for_parameters
+    def _before_forward(self, module, inputs) -> None:
+        """Of any module whatever."""
+        name = self._name_of.get(id(module))
+        if name is None or (self._quiet and name):
+            return
+        begin = self._own_clock() if self._watched else 0.0
+        self._enter(name, inputs)
+        if self._watched:
+            self._own_seconds += self._own_clock() - begin
 
     def _enter(self, name: str, inputs) -> None:
+        if self._engine.in_flight or self._in_backward:
+            if inside_backward():
+                return  # activations are computed again: values are as they were in forward
+            with self._told_to_others:
+                self._end_of_pass_unseen()
+                if self._engine.in_flight:
+                    self._engine.receive_all()  # another forward before the step, as DDP has it
         if not self._begun:
             self._begin_step()
-        if name == "" and self._inputs is None:
-            self._note_inputs(inputs)
+        if name == "":
+            trained = torch.is_grad_enabled() and self._syncs
+            if self._buffers:
+                self._buffers.begin_forward(trained)
+            if self._inputs is None and trained and self.model.training:
+                self._note_inputs(inputs)
         if self.measuring:
             self._clock.mark(("gate", name))
         slots, engine, record = self._gates.get(name), self._engine, self._recorder.now
@@ -211,7 +319,7 @@ class Session:
             record.gates.append((name, entered, self.wire.now(), engine.waited - waited if self.wire.host_waits else engine.waits))
         elif slots and engine.pending_left:
             self._settle(slots)
-        self._quiet = not (self.measuring or record is not None or engine.pending_left)
+        self._quiet = not (self.measuring or record is not None or engine.pending_left or engine.in_flight)
 
     def _settle(self, slots: List[Slot]) -> None:
         with self._told_to_others:
@@ -225,27 +333,41 @@ class Session:
             self._step_seconds.append(now - self._last_begin)
         self._last_begin = now
         with self._told_to_others:
-            if not (self.plan and self.plan.aside and self._steps % CHECKED_STEPS):
-                self._watch.require_unchanged()
+            if self._watch.has_changed():
+                self._follow_changes()
             if self._trial is not None and self._trial.begin_step():
                 self._engine.settle_all()
                 self.wire.finish()
                 self.wire.tried, self._trial = self._trial.decide(), None
             self._engine.settle(self._gates.get(None, []))
-        if self._by_transfer and any(slot.parameter.grad is not None for slot in self._slots):
-            self._adds_up = True  # zeros of zero_grad, in the first step of a plan, or the user's own
         self.wire.at(f"step {self._steps + 1}")
         if self.plan and self.plan.across_steps and self._trial is None:
             self._recorder.begin_step()
         if self.measuring:
             self._clock.mark(BEGIN)
 
+    def _follow_changes(self) -> None:
+        """Parameters that are frozen for now are like unused ones. Those that are new, or trained since, are averaged from now on."""
+        kept = {id(slot.parameter) for slot in self._slots} | {id(parameter) for parameter in self._odd.parameters} | self._dropped
+        taken = {id(slot.parameter) for other in _SESSIONS if other is not self for slot in other._slots}
+        there = dict(self.model.named_parameters())
+        new = [name for name, parameter in there.items() if parameter.requires_grad and id(parameter) not in kept | taken]
+        gone = {slot.name for slot in self._slots} - {name for name, parameter in there.items() if id(parameter) in kept}
+        if new or gone:
+            self._look_anew(f"{(new or sorted(gone))[0]} is {'a parameter that is trained now' if new else 'no parameter of the model any more'}")
+            return
+        self._modules = dict(self.model.named_modules())
+        self._name_of = {id(module): name for name, module in self._modules.items()}
+        self._gates = self._gates_of(self._engine.plan)
+        self._hook_backward()
+
     def _gates_of(self, plan: Plan) -> Dict[Optional[str], List[Slot]]:
-        """By module, the parameters that its forward waits for: its own, and those used by it though another owns them."""
+        """By module, the parameters that its forward waits for: its own, all below it where no Python runs there, and those used by it
+        though another owns them."""
         gates: Dict[Optional[str], List[Slot]] = {}
         by_parameter = {slot.parameter: slot for slot in self._slots}
         for name, module in self._modules.items():
-            own = [by_parameter[parameter] for parameter in module.parameters(recurse=False) if parameter in by_parameter]
+            own = [by_parameter[parameter] for parameter in module.parameters(recurse=runs_as_one(module)) if parameter in by_parameter]
             if own:
                 gates[name] = own
         for slot, parameter in zip(self._slots, plan.parameters):
@@ -262,46 +384,68 @@ class Session:
         self._take_gradient(slot)
         self._own_seconds += self._own_clock() - begin
 
-    def _take_gradient(self, slot: Slot) -> None:
-        if self._sharding:
-            self._sharding.note_gradient(slot)
-        if not self._syncs:
-            return
+    def _on_other_gradient(self, slot: Slot) -> None:
         if not self._pass_open:
-            self._pass_open = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
-        engine = self._engine
-        plan = engine.plan
-        if self.measuring:
-            self._clock.mark_again(("ready", slot.index))
-        elif plan.aside:
-            pass  # all gradients travel when backward ends
-        elif not plan.across_steps or self._passes + 1 >= plan.passes:
-            record = self._recorder.now
-            if record is not None:
-                record.readies.append((slot.name, self.wire.now()))
-            with self._told_to_others:
-                if not self._by_transfer:
-                    engine.send(slot)
-                elif not self._adds_up:  # else gradients may be there that are not whole: they leave when backward ends
-                    engine.send_what_is_there(slot)
+            self._open_pass(slot)
+
+    def _open_pass(self, slot: Slot) -> None:
+        """At the first gradient of a backward pass, and at the first one after a pass within it (reentrant checkpointing)."""
+        self._pass_open = True
+        torch.autograd.Variable._execution_engine.queue_callback(self._end_of_backward)
+        if not self._syncs or (self._in_backward and not slot.sent):
+            return
+        with self._told_to_others:
+            self._in_backward = True
+            if not self.measuring and self.plan.across_steps:
+                self._engine.begin_round()
+
+    def _take_gradient(self, slot: Slot) -> None:
+        if not self._pass_open or (self._in_backward and slot.sent and self._syncs):
+            self._open_pass(slot)
+        if self._syncs:
+            if self.measuring:
+                self._clock.mark_again(("ready", slot.index))
+            elif self.plan.across_steps:
+                record = self._recorder.now
+                if record is not None:
+                    record.readies.append((slot.name, self.wire.now()))
+                with self._told_to_others:
+                    if self._by_transfer:
+                        self._engine.send_what_is_there()
+                    else:
+                        self._engine.send(slot)
         if self._sharding:
             self._sharding.free_after_gradient(slot)
 
     def _end_of_backward(self) -> None:
         self._pass_open = False
-        self._passes += 1
-        if not self.measuring and self.plan.across_steps:
-            if self._by_transfer and self._passes == self.plan.passes:
-                with self._told_to_others:
-                    self._engine.send_what_is_there()
+        if inside_another_backward() and not self._engine.all_sent():
+            return  # the pass around it goes on
+        self._end_of_pass()
+
+    def _end_of_pass_unseen(self) -> None:
+        """Of a backward pass that ended within others of which nothing was told."""
+        if self._in_backward and not inside_backward():
+            self._end_of_pass()
+
+    def _end_of_pass(self) -> None:
+        was_averaged, self._in_backward, self._quiet = self._in_backward, False, False
+        if self._sharding:
+            self._sharding.end_of_pass()
+        if not was_averaged:
             return
+        self._passes += 1
         with self._told_to_others:
             if self.measuring:
                 self._clock.mark_again(BACKWARD_END)
                 self._wire_seconds = self._clock.take_out(self._engine.receive_all)
-            else:
+            elif not self.plan.across_steps:
                 self._engine.receive_all()
+            else:
+                self._engine.end_round()
+            self._odd.average()
+            if self._buffers:
+                self._buffers.send()
         self._versions = {slot: (slot.parameter.grad, slot.parameter.grad._version) for slot in self._slots
                           if self.measuring and slot.parameter.grad is not None}
 
@@ -309,46 +453,92 @@ class Session:
 
     def _step(self, closure=None):
         loss = None
-        if closure is not None:
+        if closure is not None and not self._update.why_whole():
             with torch.enable_grad():
-                loss = closure()
+                loss, closure = closure(), None
         if self._recorder.now is not None:
             self._recorder.now.asked_to_update = self.wire.now()
-        begin, replans = self._own_clock(), False
+        begin = self._own_clock()
         with self._told_to_others:
-            if not self.measuring and self.plan.across_steps:
+            if self._may_defer(closure):
                 self._engine.defer_updates()
-                replans = self._engine.new_plan_wanted  # as all ranks know since the transfers of the step before have landed
+                self._step_foreign()
+                if self._attachment.counts_steps:
+                    self.optimizer._step_count += 1
+                self.optimizer._opt_called = True  # newer schedulers ask for this instead
+                self._own_seconds += self._own_clock() - begin
             else:
-                self._step_now()
-                replans = not self.measuring and self._engine.new_plan_wanted
-        if not self.measuring and self.plan.across_steps:
-            self._own_seconds += self._own_clock() - begin
+                loss = self._step_whole(closure, loss)
+            replans = not self.measuring and self._engine.new_plan_wanted
         if self._watched:
             self._step_own_seconds.append(self._own_seconds)
         self._own_seconds = 0.0
-        if self._attachment.counts_steps:
-            self.optimizer._step_count += 1
-        self.optimizer._opt_called = True  # newer schedulers ask for this instead
         self._waited_seconds.append(self._engine.waited)
         self._engine.waited = 0.0
         self._steps += 1
         if self.measuring:
-            if self._sharding:
-                self._sharding.note_measured_step(lambda name: self._clock.has(("gate", name)))
-            self._measured_steps += 1
-            if self._inputs is not None:
-                self._measured_inputs.add(self._inputs)
-            if self._measured_steps > WARM_STEPS:
-                with self._told_to_others:
-                    self._apply_plan()
-            self._clock.restart()
+            self._end_measured_step()
         elif replans:
             with self._told_to_others:
-                self._measure_again()
-        self._begun, self._quiet, self._passes, self._inputs, self._adds_up = False, False, 0, None, False
+                self._measure_again(f"inputs have other shapes since step {self._steps - OTHER_SHAPES}")
+        self._begun, self._quiet, self._passes, self._inputs = False, False, 0, None
         self._watched = self._engine.watches = self._steps % WATCHED_STEPS == 0
         return loss
+
+    def _may_defer(self, closure) -> bool:
+        """Whether this rank may leave updates for later. What travels is the same if it may not."""
+        if self._update.look_at_groups():
+            self._note_groups()
+        self._attachment.watch_state()
+        self._end_of_pass_unseen()
+        if not self._passes and closure is None:  # no backward on this rank, but perhaps on others
+            if not self.measuring and self.plan.across_steps:
+                self._engine.begin_round()
+                self._engine.end_round()
+            else:
+                self._engine.receive_all()
+            self._odd.average()
+            if self._buffers:
+                self._buffers.send()
+        if self.measuring or not self.plan.across_steps:
+            return False
+        why = self._update.why_whole() or (
+            f"{self._strangers} parameters of the model are another optimizer's" if self._strangers else
+            "gradients were looked at before the step" if not self._engine.in_flight else
+            "gradients were added outside of a backward pass" if self._engine.has_extra_gradients() else "")
+        if why and not self._why_whole:
+            _LOG.info("weft: step %d ends as with DDP: %s", self._steps + 1, why)
+        self._why_whole = why or self._why_whole
+        self._whole_steps += bool(why)
+        return not why
+
+    def _step_foreign(self) -> None:
+        """Of the optimizer's parameters that are none of ours."""
+        own = [parameter for parameter in self._foreign if parameter.grad is not None]
+        if own:
+            self._update.apply(own)
+
+    def _step_whole(self, closure, loss):
+        """As DDP does: the user's own optimizer, once, with averages."""
+        if self._engine.in_flight:
+            self._engine.receive_all()
+        self._touched |= any(slot.parameter.grad is not grad or grad._version != version
+                             for slot, (grad, version) in self._versions.items())
+        if self.measuring:
+            self._clock.mark(STEP_BEGIN)
+        if self._sharding:
+            self._sharding.update_whole()
+            if self._attachment.counts_steps:
+                self.optimizer._step_count += 1
+            self.optimizer._opt_called = True
+        else:
+            returned = self._attachment.own_step(*(() if closure is None else (closure,)))
+            loss = returned if loss is None else loss
+        if self.measuring:
+            self._clock.mark(STEP_END)
+        return loss
+
+    # --- plans ---
 
     def _note_inputs(self, inputs) -> None:
         """Once a step, in the first forward of the model, before the last transfer leaves: whether this rank's inputs have had other
@@ -357,42 +547,37 @@ class Session:
         if self.measuring or self._inputs is None or self._sharding:
             return
         if not self._measured_inputs:  # the plan was given
-            if self._inputs is not None:
-                self._measured_inputs.add(self._inputs)
+            self._measured_inputs.add(self._inputs)
         self._other_inputs = 0 if self._inputs in self._measured_inputs else self._other_inputs + 1
         self._engine.wants_new_plan = self._other_inputs >= OTHER_SHAPES
 
-    def _measure_again(self) -> None:
+    def _measure_again(self, why: str) -> None:
         """From the next step on, on all ranks."""
         self._engine.settle_all()
         if self._trial is not None:
             self.wire.finish()
             self._trial.end()
             self._trial = None
-        _LOG.info("weft: inputs have other shapes since step %d: steps are measured again", self._steps - OTHER_SHAPES)
+        _LOG.info("weft: %s: steps are measured again", why)
         self._engine = self._engine_of(first_plan(parameters_unmeasured(self._slots), self.wire.ranks))
         self._gates = self._gates_of(self._engine.plan)
         self.measuring, self._measured_steps, self._touched = True, 0, False
         self._measured_inputs, self._other_inputs = set(), 0
+        self._versions = {}
         self._recorder = Recorder(self.wire)
-        self._hook_step()
+        self._hook_backward()
         self._clock.restart()
 
-    def _step_now(self) -> None:
-        if not self._passes:
-            self._engine.receive_all()  # no backward on this rank, but perhaps on others
-        self._touched |= any(slot.parameter.grad is not grad or grad._version != version
-                             for slot, (grad, version) in self._versions.items())
-        if self.measuring:
-            self._clock.mark(STEP_BEGIN)
+    def _end_measured_step(self) -> None:
         if self._sharding:
-            self._sharding.update_whole()
-        else:
-            type(self.optimizer).step(self.optimizer)
-        if self.measuring:
-            self._clock.mark(STEP_END)
-
-    # --- the plan ---
+            self._sharding.note_measured_step(lambda name: self._clock.has(("gate", name)))
+        self._measured_steps += 1
+        if self._inputs is not None:
+            self._measured_inputs.add(self._inputs)
+        if self._measured_steps > WARM_STEPS and self._slots and not self._odd.parameters:
+            with self._told_to_others:
+                self._apply_plan()
+        self._clock.restart()
 
     def _engine_of(self, plan: Plan):
         if self._sharding and plan.shard:
@@ -403,13 +588,19 @@ class Session:
 
     def _apply_plan(self) -> None:
         """Rank 0 plans; all do what it says."""
+        unseen = not self._clock.has(BEGIN)  # nobody saw a forward: Python does not run where it begins
+        if unseen:
+            self._clock.mark(BEGIN)
         profile = measured_profile(self._slots, self._modules, self._clock, self.wire, self._wire_seconds, len(self._engine.transfers))
-        most_passes, fewest_passes, touched = self.wire.largest([self._passes, -self._passes, int(self._touched)])
-        self._touched = bool(touched)
-        across = self._across_steps and not touched and most_passes == -fewest_passes
+        whole = bool(self._touched or unseen or self._update.why_whole() or self._strangers or (self._sharding and self._passes != 1)
+                     or not COUNTS_ALIASES or not all(can_guard(slot.parameter) for slot in self._slots))
+        most_passes, fewest_passes, whole = self.wire.largest([self._passes, -self._passes, int(whole)])
+        across = self._across_steps and not whole and (most_passes == -fewest_passes or not self._sharding)
         text = ""
         if self._sharding:
             self._sharding.agree_on_units()
+        if self._buffers:
+            self._buffers.decide()
         aside = None if self._sharding else plan_aside(profile, self.wire.ranks)
         if not aside and not self.wire.host_waits and self.wire.chooses_lanes:
             profile, choices = rehearse(self.wire, profile, TRIED_CHOICES if across else 1)
@@ -418,15 +609,14 @@ class Session:
         if self.wire.rank == 0 and aside:
             text = aside.to_json()
         elif self.wire.rank == 0 and self._sharding and across:
-            text = make_sharded_plan(profile, self.wire.ranks, self._sharding.level, self._sharding.unit_of,
-                                     max(1, most_passes)).to_json()
+            text = make_sharded_plan(profile, self.wire.ranks, self._sharding.level, self._sharding.unit_of, 1).to_json()
         elif self.wire.rank == 0:
             text = make_plan(profile, self.wire.ranks, across, max(1, most_passes) if across else 1).to_json()
         plan = read_plan(self.wire.text_of_rank_0(text))
         self._engine = self._engine_of(plan)
         self._gates = self._gates_of(plan)
-        self.measuring, self._plans = False, self._plans + 1
+        self.measuring, self._plans, self._versions = False, self._plans + 1, {}
         if plan.aside:
             _LOG.info("weft: communication would take %.2g %% of the step: there is nothing to gain, and hooks are taken away",
                       100 * (1 - profile.compute / plan.predicted_step))
-        self._hook_step()
+        self._hook_backward()

@@ -15,6 +15,7 @@ import torch
 from . import library
 from .engine import Slot
 from .errors import JobFailed, NotSupported, StepChanged
+from .guard import NO_GRADIENT, VALUE, guard, unguard, without_guards
 from .plan import Plan
 from .shards import FIRST_UNIT_QUEUE, GATHER_QUEUE, MOST_QUEUES, SCATTER_QUEUE, Shards
 from .step_news import StepNews
@@ -31,7 +32,7 @@ class _BucketState:
 
 
 class ShardedRun:
-    """Has what Session asks of an Engine. `units` are the parameters that ZeRO 3 does not keep."""
+    """Has what Session asks of an Engine. `units` are the parameters that ZeRO 3 does not keep; `residency` gathers and frees them."""
 
     pending_left = 1  # settle() itself looks which
     watches = False
@@ -52,18 +53,24 @@ class ShardedRun:
             self.buckets.append(_BucketState(bucket, gather_queue != GATHER_QUEUE))
         self.transfers = plan.transfers
         self.bucket_of = {index: state for state in self.buckets for index in state.bucket.members}
+        self.residency = None
+        self.lock = threading.RLock()  # who touches a guarded parameter may be another thread
         self.waited, self.updating = 0.0, 0.0  # updates have a thread of their own
         self.wants_new_plan = self.new_plan_wanted = False  # sharded jobs keep their plan
         self.note_landed: Callable[[], None] = lambda: None
+        self.in_flight = False
+        self.gradients_guarded = False  # between the end of backward and the step
         self.frees_gradients = plan.shard != "zero1"
-        self._placeholders = [torch.zeros(1, dtype=slot.parameter.dtype, device=slot.parameter.device).expand(slot.parameter_shape)
-                              for slot in slots]
-        self._flags = torch.zeros(len(slots), dtype=torch.int32)
-        self._next, self._sending = 0, False
+        # By parameter whether a rank has used it, and at last whether one wants whole gradients in this step.
+        self._flags = torch.zeros(len(slots) + 1, dtype=torch.int32)
+        self._next = 0
+        for slot in slots:
+            slot.forget()
+            slot.touch = self._toucher(slot)
         self._begin()
 
     def _begin(self) -> None:
-        self._flags_call = self.wire.group.prepare(library.ALL_REDUCE, library.I32, library.MAX, len(self.slots),
+        self._flags_call = self.wire.group.prepare(library.ALL_REDUCE, library.I32, library.MAX, len(self._flags),
                                                    "which parameters were used", queue=SCATTER_QUEUE)
         self._changed = threading.Condition()
         self._error: Optional[BaseException] = None
@@ -71,24 +78,69 @@ class ShardedRun:
         self._thread = threading.Thread(target=self._update_all, name="weft updates", daemon=True)
         self._thread.start()
 
+    # --- who touches a guarded parameter ---
+
+    def _toucher(self, slot: Slot) -> Callable:
+        def touched(asked: str, takes_address: bool) -> None:
+            if threading.current_thread() is getattr(self, "_thread", None):
+                return
+            with self.lock:
+                self._touched(slot, asked)
+                slot.exposed |= takes_address
+        return touched
+
+    def _touched(self, slot: Slot, asked: str) -> None:
+        if asked == VALUE:
+            if slot.pending:
+                self.settle([slot])
+            if self.residency is not None:
+                self.residency.fetch(slot)
+        elif self.in_flight:
+            self.receive_all()
+        elif slot.pending and asked == NO_GRADIENT:
+            slot.keeps_zeros = False
+        elif slot.pending:
+            raise StepChanged(f"the gradient of {slot.name} was read after optimizer.step(): with shard= no rank has it whole any more "
+                              "(read it before the step)")
+
+    def _is_absent(self, slot: Slot) -> bool:
+        return self.residency is not None and self.residency.is_absent(slot)
+
+    def zero_gradients(self, slots: Sequence[Slot], set_to_none: bool, zero: Callable[[], None]) -> None:
+        with self.lock:
+            if self.in_flight:
+                self.receive_all()
+            for slot in slots:
+                slot.keeps_zeros = not set_to_none
+            with without_guards():
+                zero()
+
     # --- gradients leave ---
 
+    def begin_round(self) -> None:
+        if self.in_flight:
+            self.receive_all()
+        with without_guards():
+            late = next((slot for slot in self.slots if slot.pending and slot.parameter.grad is not None), None)
+        if late is not None:
+            raise StepChanged(f"{late.name} was used where Weft could not see it (by code outside of Python, say): its gradient is one of an "
+                              "old value; overlap(..., across_steps=False) leaves no parameter waiting")
+        self.settle_all()
+        self.in_flight, self.gradients_guarded, self._next = True, False, 0
+        for state in self.buckets:
+            state.missing, state.sent, state.landed = len(state.bucket.members), False, False
+
     def send(self, slot: Slot) -> None:
-        if slot.pending:
-            raise StepChanged(f"{slot.name} was used before the forward of its module, which it was not in the measured steps")
-        self._begin_round()
-        if slot.sent:
-            raise StepChanged(f"{slot.name} got a gradient after its gradient had left: more backward passes than the "
-                              f"{self.plan.passes} of a measured step (use `with model.no_sync():` for all but the last)")
-        gradient, parameter = slot.parameter.grad, slot.parameter
+        parameter = slot.parameter
+        with without_guards():
+            gradient = parameter.grad
+            parameter.grad = None
         used = gradient is not None or (slot.keeps_zeros and slot.was_used)
         if gradient is None:
             gradient = torch.zeros(slot.parameter_shape, dtype=parameter.dtype, device=parameter.device)
         elif gradient.is_sparse or gradient.dtype != parameter.dtype:
             raise NotSupported(f"{slot.name}: a gradient that is sparse or of another type than its parameter")
-        elif not gradient.is_contiguous():
-            parameter.grad = gradient = gradient.contiguous()
-        slot.gradient, slot.version, slot.sent = gradient, gradient._version, True
+        slot.gradient, slot.sent = gradient.detach().contiguous(), True
         self._flags[slot.index] = int(used)
         self.bucket_of[slot.index].missing -= 1
         self._start_ready()
@@ -96,60 +148,106 @@ class ShardedRun:
     def _start_ready(self) -> None:
         while self._next < len(self.buckets) and not self.buckets[self._next].missing:
             state = self.buckets[self._next]
-            state.bucket.scatter([self.slots[i].gradient.data for i in state.bucket.members])
+            state.bucket.scatter([self.slots[i].gradient for i in state.bucket.members])
             state.sent = True
             self._next += 1
         if self.frees_gradients:
             self._free_landed()
 
     def _free_landed(self) -> None:
-        """Whole gradients that have left. What stays in their place has no memory, and changing it raises."""
+        """Whole gradients that have left."""
         for state in self.buckets[:self._next]:
             if not state.landed and state.bucket.is_scattered():
                 state.landed = True
                 for i in state.bucket.members:
-                    slot = self.slots[i]
-                    if slot.parameter.grad is slot.gradient:
-                        slot.parameter.grad = self._placeholders[i]
-                    slot.gradient = None
+                    self.slots[i].gradient = None
 
-    def send_rest(self) -> None:
+    def _send_rest(self) -> None:
         for slot in self.slots:
             if not slot.sent:
                 self.send(slot)
 
-    def _begin_round(self) -> None:
-        if self._sending:
-            return
-        self.settle_all()
-        self._sending, self._next = True, 0
+    def all_sent(self) -> bool:
+        return self._next == len(self.buckets)
+
+    def end_round(self) -> None:
+        """When backward ends."""
+        self._send_rest()
+        self.gradients_guarded = True
+        for slot in self.slots:
+            guard(slot.parameter, slot.touch)
+
+    def has_extra_gradients(self) -> bool:
+        with without_guards():
+            return any(slot.parameter.grad is not None for slot in self.slots)
+
+    # --- whole gradients, as with DDP ---
+
+    def receive_all(self) -> None:
+        """`.grad` of every parameter is the average. Where only some ranks ask for it, the others help when they come to the step."""
+        with self.lock:
+            if not self.in_flight:
+                self.begin_round()
+            self._send_rest()
+            self.gradients_guarded = False
+            used = self._used_by_any(wants_whole=True)
+            wholes = self._gather_gradients([slot.gradient for slot in self.slots])
+            for slot, whole, is_used in zip(self.slots, wholes, used):
+                if not self._is_absent(slot):
+                    unguard(slot.parameter)
+                with without_guards():
+                    newer = slot.parameter.grad
+                    if is_used:
+                        slot.parameter.grad = whole if newer is None else whole.add_(newer)
+                slot.gradient, slot.sent = None, False
+            self.in_flight = False
+
+    def _used_by_any(self, wants_whole: bool) -> List[bool]:
+        self._flags[-1] = int(wants_whole)
+        self._start_flags()
+        self.wire.group.wait(self._flags_call)
+        return [flag > 0 for flag in self._flags.tolist()[:-1]]
+
+    def _start_flags(self) -> None:
+        self.wire.group.start(self._flags_call, (library.Segment * 1)(library.Segment(self._flags.data_ptr(), 4 * len(self._flags))))
+
+    def _gather_gradients(self, wholes: List[Optional[torch.Tensor]]) -> List[torch.Tensor]:
         for state in self.buckets:
-            state.missing, state.sent, state.landed = len(state.bucket.members), False, False
+            state.bucket.wait_scattered()
+            for i in state.bucket.members:
+                if wholes[i] is None:
+                    parameter = self.slots[i].parameter
+                    wholes[i] = torch.zeros(self.slots[i].parameter_shape, dtype=parameter.dtype, device=parameter.device)
+            state.bucket.gather_gradients([wholes[i] for i in state.bucket.members])
+        return wholes
+
+    def update_received(self) -> None:
+        """A step by gradients that were received."""
+        self.shards.update(self.shards.take_gradients(), self.shards.settings())
+        gathered = [state.bucket for state in self.buckets if not state.in_unit]
+        for bucket in gathered:
+            bucket.gather()
+        for bucket in gathered:
+            bucket.wait_gathered()
 
     # --- updates ---
 
     def defer_updates(self) -> None:
         """What `optimizer.step()` becomes."""
-        self.send_rest()
-        for slot in self.slots:
-            found = slot.parameter.grad
-            changed = slot.gradient is not None and slot.gradient._version != slot.version
-            if changed or (found is not None and found is not slot.gradient and found is not self._placeholders[slot.index]):
-                raise StepChanged(
-                    f"the gradient of {slot.name} was changed between backward and step, but not in the measured steps: its "
-                    "average is still on its way (overlap(..., across_steps=False) waits for it)")
-            slot.parameter.grad, slot.pending, slot.sent = None, True, False
-        self._sending = False
-        gradients = [slot.gradient for slot in self.slots]
-        for slot in self.slots:
-            slot.gradient = None
-        for state in self.buckets:
-            state.updated = False
-        self._update(gradients)
+        with self.lock:
+            gradients = [slot.gradient for slot in self.slots]
+            for slot in self.slots:
+                slot.pending, slot.sent, slot.gradient = True, False, None
+            self.in_flight = self.gradients_guarded = False
+            for state in self.buckets:
+                state.updated = False
+            self._update(gradients)
+            self.settle([slot for slot in self.slots if not self.bucket_of[slot.index].in_unit and not slot.may_wait()])
 
     def _update(self, gradients: list) -> None:
         """All buckets, in the order in which they arrive. Whole gradients live until theirs has left."""
-        self.wire.group.start(self._flags_call, (library.Segment * 1)(library.Segment(self._flags.data_ptr(), 4 * len(self.slots))))
+        self._flags[-1] = 0
+        self._start_flags()
         self._jobs.put((self.shards.settings(), gradients))
 
     def _update_all(self) -> None:
@@ -167,7 +265,9 @@ class ShardedRun:
 
     def _update_step(self, settings: List[dict], gradients: list) -> None:
         self.wire.group.wait(self._flags_call)
-        used = self._flags.tolist()
+        *used, whole_wanted = self._flags.tolist()
+        if whole_wanted:  # by another rank, which waits for it
+            self._gather_gradients(gradients)
         for state in self.buckets:
             state.bucket.wait_scattered()
             for i in state.bucket.members:
@@ -193,19 +293,22 @@ class ShardedRun:
         self.waited += time.perf_counter() - begin
         self.require_alive()
 
-    def settle(self, slots: List[Slot]) -> None:
+    def settle(self, slots: Sequence[Slot]) -> None:
         """Returns when these parameters have their new values; those of units have them when they are gathered."""
-        for slot in slots:
-            if not slot.pending:
-                continue
-            state = self.bucket_of[slot.index]
-            self.wait_updated(state)
-            if not state.in_unit:
-                begin = time.perf_counter()
-                state.bucket.wait_gathered()
-                self.waited += time.perf_counter() - begin
-            for i in state.bucket.members:
-                self.slots[i].pending = False
+        with self.lock:
+            for slot in slots:
+                if not slot.pending:
+                    continue
+                state = self.bucket_of[slot.index]
+                self.wait_updated(state)
+                if not state.in_unit:
+                    begin = time.perf_counter()
+                    state.bucket.wait_gathered()
+                    self.waited += time.perf_counter() - begin
+                for i in state.bucket.members:
+                    self.slots[i].pending = False
+                    if not self._is_absent(self.slots[i]):
+                        unguard(self.slots[i].parameter)
 
     def settle_all(self) -> None:
         self.settle(self.slots)
@@ -217,7 +320,8 @@ class ShardedRun:
 
 class DeviceShardedRun(ShardedRun):
     """On a GPU. The host needs no thread, and waits for nothing unless this rank has not used some parameter: updates are enqueued in a
-    stream of their own, which waits for the gradients, and gathers in another, which waits for the updates."""
+    stream of their own, which waits for the gradients, and gathers in another, which waits for the updates. Asking for gradients that
+    have left is a call of all ranks."""
 
     def _begin(self) -> None:
         for number in range(self.wire.lanes):
@@ -225,10 +329,10 @@ class DeviceShardedRun(ShardedRun):
             self.wire.lane(number, "gather")
         self._news = StepNews(self.wire, len(self.slots))
 
-    def _begin_round(self) -> None:
-        if not self._sending:
+    def begin_round(self) -> None:
+        if not self.in_flight:
             self._wait_for_updates()  # which read the memory that new gradients go to
-        super()._begin_round()
+        super().begin_round()
 
     def _wait_for_updates(self) -> None:
         if self.wire.on_gpu:
@@ -236,15 +340,22 @@ class DeviceShardedRun(ShardedRun):
 
     def _used(self) -> List[bool]:
         """By any rank."""
-        mine = [flag > 0 for flag in self._flags.tolist()]
+        mine = [flag > 0 for flag in self._flags.tolist()[:-1]]
         self._news.tell(False, mine)
         return mine if all(mine) else self._news.used_by_any()
+
+    def _used_by_any(self, wants_whole: bool) -> List[bool]:
+        self._wait_for_updates()  # the averages arrive in their stream
+        return self._used()
 
     def _update(self, gradients: list) -> None:
         settings, used = self.shards.settings(), self._used()
         for state in self.buckets:
             members = [i for i in state.bucket.members if used[i]]
             with self.wire.on(self.wire.update_stream):
+                if not state.in_unit:  # what anybody has written into parameters
+                    self.wire.after_current(self.wire.update_stream)
+                    self.shards.refresh(state.bucket.members)
                 self.shards.update(members, settings)
                 state.bucket.updated = self.wire.moment()
             for i in members:
@@ -252,6 +363,12 @@ class DeviceShardedRun(ShardedRun):
             if not state.in_unit:
                 state.bucket.gather()
             state.updated = True
+
+    def update_received(self) -> None:
+        self.shards.refresh([i for state in self.buckets if not state.in_unit for i in state.bucket.members])
+        for state in self.buckets:
+            state.bucket.updated = None
+        super().update_received()
 
     def require_alive(self) -> None:
         """NCCL's own watch ends a job that has lost a rank."""

@@ -9,6 +9,7 @@ from .plan import Plan
 from .residency import Residency, unit_members
 from .sharded_run import DeviceShardedRun, ShardedRun, update_whole
 from .shards import Shards, storage_of
+from .watched_state import raw_state
 
 _FIRST_BUCKET_BYTES = 4 << 20  # while steps are measured
 
@@ -23,16 +24,25 @@ class Sharding:
         self.members: Dict[str, List[int]] = unit_members(model, slots) if level == "zero3" else {}
         self.unit_of: Dict[int, str] = {}
         self._keep_units(self.members)
-        self._slot_of = {id(slot.parameter): slot for slot in slots}
         self._buckets: Optional[list] = None
         self._run: Optional[ShardedRun] = None
         self.residency: Optional[Residency] = None
-        self._callback_open = False
 
-    def hooks(self) -> list:
-        """Loading writes into whole parameters."""
-        return [self._model._register_load_state_dict_pre_hook(lambda *_: self.make_whole()),
-                self._model.register_load_state_dict_post_hook(lambda *_: self._after_loading())]
+    def install(self, attachment, session) -> None:
+        """A whole state_dict gathers unit by unit, and keeps copies."""
+        if self.level != "zero3":
+            return
+        plain = self._model.state_dict
+
+        def state_dict(_, *values, **named):
+            session.synchronize()
+            state = plain(*values, **named)
+            if self.residency:
+                for name, value in state.items():
+                    state[name] = value.detach().clone() if isinstance(value, torch.Tensor) else value
+                self.residency.free_fetched()
+            return state
+        attachment.replace_on_model("state_dict", state_dict)
 
     def _keep_units(self, names) -> None:
         self.members = {name: indices for name, indices in self.members.items() if name in names}
@@ -58,11 +68,15 @@ class Sharding:
         kind = ShardedRun if self.shards.wire.host_waits else DeviceShardedRun
         self._run = kind(plan, self.slots, self.shards, [self.members[name] for name in plan.units])
         if self.members:
-            self.residency = Residency(self.shards, self._run, self.members, plan.units, plan.ahead)
+            self.residency = self._run.residency = Residency(self.shards, self._run, self.members, plan.units, plan.ahead)
             self.residency.install(modules)
         return self._run
 
     def update_whole(self) -> None:
+        """By averaged whole gradients."""
+        if self._run is not None:
+            self._run.update_received()
+            return
         if self._buckets is None:
             self._buckets = self._first_buckets()
         update_whole(self.shards, self._buckets)
@@ -82,44 +96,14 @@ class Sharding:
 
     # --- backward, under ZeRO 3 ---
 
-    def note_gradient(self, slot) -> None:
-        """Every pass ends with units freed, also those without communication."""
-        if self.residency and not self._callback_open:
-            self._callback_open = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_of_pass)
-
     def free_after_gradient(self, slot) -> None:
         if self.residency and slot.index in self.unit_of:
             self.residency.after_gradient(self.unit_of[slot.index])
 
-    def _end_of_pass(self) -> None:
-        self._callback_open = False
-        self.residency.end_of_backward()
-
-    # --- whole parameters ---
-
-    def make_whole(self) -> None:
-        if self.residency:
-            for name in self.residency.order:
-                self.residency.need(name)
-
-    def _after_loading(self) -> None:
-        self.shards.refresh()
+    def end_of_pass(self) -> None:
+        """Every pass ends with units freed, also those without communication."""
         if self.residency:
             self.residency.end_of_backward()
-
-    def put_whole(self, module: torch.nn.Module, state: dict, prefix: str) -> None:
-        """Into a state_dict: copies of the module's own parameters that are not kept."""
-        for name, parameter in module._parameters.items():
-            slot = self._slot_of.get(id(parameter))
-            if self.residency is None or slot is None or slot.index not in self.unit_of:
-                continue
-            unit = self.unit_of[slot.index]
-            was_here = self.residency.is_here(unit)
-            self.residency.need(unit)
-            state[prefix + name] = self.shards.full[slot.index].detach().clone()
-            if not was_here:
-                self.residency.free(unit)
 
     def held_bytes(self) -> int:
         """Memory of whole parameters that are there now."""
@@ -137,7 +121,7 @@ class Sharding:
         if self.residency:
             self.residency.remove()
             self.residency = None
-        whole, state = self.shards.whole_state(), self.shards.optimizer.state
+        whole, state = self.shards.whole_state(), raw_state(self.shards.optimizer)
         for own in self.shards.own:
             state.pop(own, None)
         for index, entries in whole.items():

@@ -12,19 +12,15 @@ import torch
 
 from . import library
 from .device_bucket import DeviceBucket
+from .guard import without_guards
+from .update import is_elementwise, plain_context
+from .watched_state import raw_state
 from .wire import TYPES, pipelined_parts
 
 LEVELS = ("zero1", "zero2", "zero3")
 # Queues of the group. Under ZeRO 3 each unit has one of its own, so that ranks which use units in different orders wait for each
 # other, and say so, instead of mixing parameters.
-SCATTER_QUEUE, GATHER_QUEUE, FIRST_UNIT_QUEUE, MOST_QUEUES = 0, 1, 2, 1024
-# They treat every element by itself, so a slice of a parameter can be updated alone. Others get whole parameters.
-ELEMENTWISE = frozenset(("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"))
-
-
-def is_elementwise(optimizer: torch.optim.Optimizer) -> bool:
-    kind = type(optimizer)
-    return kind.__name__ in ELEMENTWISE and kind.__module__.startswith("torch.optim")
+SCATTER_QUEUE, GATHER_QUEUE, FIRST_UNIT_QUEUE, MOST_QUEUES = 0, 1, 2, 1023  # the last one is for buffers (wire.py)
 
 
 def even_borders(elements: int, ranks: int) -> List[int]:
@@ -79,6 +75,14 @@ class Bucket:
     def wait_gathered(self) -> None:
         self._shards.wire.group.wait(self._gather)
 
+    def gather_gradients(self, wholes: Sequence[torch.Tensor]) -> None:
+        """Averages that were scattered, to all ranks; returns when they are there."""
+        shards = self._shards
+        outputs = [whole.view(-1)[shards.borders[i][rank]:shards.borders[i][rank + 1]]
+                   for rank in range(shards.wire.ranks) for i, whole in zip(self.members, wholes)]
+        shards.wire.group.start_apart(self._gather, _segments([shards.gradients[i] for i in self.members]), _segments(outputs))
+        shards.wire.group.wait(self._gather)
+
 
 def _segments(tensors: Sequence[torch.Tensor]):
     return (library.Segment * len(tensors))(*(library.Segment(tensor.data_ptr(), tensor.numel() * tensor.element_size())
@@ -95,7 +99,12 @@ class Shards:
         self.borders = ([even_borders(size, wire.ranks) for size in sizes] if self.elementwise
                         else whole_borders(sizes, wire.ranks))
         self.full = [self._own_memory(slot.parameter) for slot in slots]
-        self.own = [torch.nn.Parameter(self._slice(i, tensor).clone()) for i, tensor in enumerate(self.full)]
+        # On processors slices are views: what anybody writes into a parameter is what will be updated. On GPUs they travel from memory
+        # of their own, and are read anew before each update.
+        self.own = [torch.nn.Parameter(self._slice(i, tensor) if wire.host_waits else self._slice(i, tensor).clone())
+                    for i, tensor in enumerate(self.full)]
+        for slot in slots:
+            slot.aliases.ours = 2 if wire.host_waits else 1  # these two
         self.gradients = [torch.zeros_like(own) for own in self.own]
         self._index = {slot.parameter: slot.index for slot in slots}
         self._take_state()
@@ -117,10 +126,16 @@ class Shards:
             return tensor
         return tensor.reshape(-1)[begin:end]
 
-    def refresh(self) -> None:
-        """Takes over values that were written into whole parameters."""
-        for i, own in enumerate(self.own):
-            own.data.copy_(self._slice(i, self.full[i]))
+    def separate(self, members: Sequence[int]) -> None:
+        """Slices of parameters that will not be kept get memory of their own."""
+        for i in members:
+            self.own[i].data = self.own[i].data.clone()
+
+    def refresh(self, members: Sequence[int]) -> None:
+        """Takes over what was written into whole parameters, where slices are no views of them."""
+        with torch.no_grad():
+            for i in members:
+                self.own[i].data.copy_(self._slice(i, self.full[i]))
 
     def bucket(self, members: Sequence[int], number: int, gather_queue: int = GATHER_QUEUE):
         """Parameters that travel together; `number`: as the how manieth."""
@@ -131,10 +146,11 @@ class Shards:
     def take_gradients(self) -> List[int]:
         """From whole averaged gradients; returns whose there are."""
         found = []
-        for i, slot in enumerate(self.slots):
-            if slot.parameter.grad is not None:
-                self.gradients[i].copy_(self._slice(i, slot.parameter.grad))
-                found.append(i)
+        with torch.no_grad(), without_guards():
+            for i, slot in enumerate(self.slots):
+                if slot.parameter.grad is not None:
+                    self.gradients[i].copy_(self._slice(i, slot.parameter.grad))
+                    found.append(i)
         return found
 
     def settings(self) -> List[dict]:
@@ -154,7 +170,8 @@ class Shards:
         for i in chosen:
             self.own[i].grad = self.gradients[i]
         self._shadow.param_groups = groups
-        type(self.optimizer).step(self._shadow)
+        with plain_context():
+            type(self.optimizer).step(self._shadow)
         for i in chosen:
             self.own[i].grad = None
 
@@ -162,7 +179,7 @@ class Shards:
 
     def _take_state(self) -> None:
         """What the optimizer had before it was sharded, or was loaded: from whole parameters to slices."""
-        state = self.optimizer.state
+        state = raw_state(self.optimizer)
         for i, slot in enumerate(self.slots):
             if slot.parameter in state:
                 whole = state.pop(slot.parameter)
@@ -175,7 +192,7 @@ class Shards:
 
     def whole_state(self) -> Dict[int, dict]:
         """By parameter; all ranks call it together."""
-        state = self.optimizer.state
+        state = raw_state(self.optimizer)
         mine = {i: dict(state[own]) for i, own in enumerate(self.own) if own in state}
         packed = io.BytesIO()
         torch.save(mine, packed)
@@ -193,13 +210,13 @@ class Shards:
 
     def with_whole_state(self, body):
         """Runs the body while the optimizer's state is that of whole parameters, and takes it apart again."""
-        whole, state = self.whole_state(), self.optimizer.state
+        whole, state = self.whole_state(), raw_state(self.optimizer)
         for own in self.own:
             state.pop(own, None)
         for i, entries in whole.items():
             state[self.slots[i].parameter] = entries
         result = body()
-        self._shadow.state = self.optimizer.state  # loading makes another one
+        self._shadow.state = raw_state(self.optimizer)  # loading makes another one
         self._take_state()
         return result
 

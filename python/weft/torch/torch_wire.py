@@ -7,13 +7,14 @@ runs, and waits where it says so; tests use that.
 
 import contextlib
 import time
-from typing import List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
 from .errors import NotSupported
 from .plan import Plan
+from .wire import packed_bytes, unpacked
 
 MOST_LANES = 3
 Choice = Tuple[int, int]  # how many communicators, and the thread blocks of each; 0: NCCL's own choice
@@ -85,7 +86,7 @@ class TorchWire:
         under way."""
         self.choose(choices[0])
         kept = {(number, blocks) for lanes, blocks in choices for number in range(lanes)}
-        for key in [key for key in self._groups if key != (0, "", 0) and (key[0], key[2]) not in kept]:
+        for key in [key for key in self._groups if key not in ((0, "", 0), (0, "buffers", 0)) and (key[0], key[2]) not in kept]:
             dist.destroy_process_group(self._groups.pop(key))
 
     def _next_group(self, turn: int, kind: str = ""):
@@ -206,6 +207,16 @@ class TorchWire:
         dist.broadcast(on_device, 0, group=self.group)
         if on_device is not data:
             data.copy_(on_device)
+
+    def begin_broadcast(self, tensors: Sequence[torch.Tensor]) -> Callable[[], List[torch.Tensor]]:
+        """Rank 0's content leaves; returns what waits for it and gives it. One at a time."""
+        data = packed_bytes(tensors)
+        work = dist.broadcast(data, 0, group=self.lane(0, "buffers", 0), async_op=True)
+
+        def finish() -> List[torch.Tensor]:
+            work.wait()
+            return unpacked(data, tensors)
+        return finish
 
     def text_of_rank_0(self, text: str) -> str:
         box = [text]

@@ -5,7 +5,7 @@ import ctypes
 import json
 import struct
 import time
-from typing import List, Sequence
+from typing import Callable, List, Sequence
 
 import torch
 
@@ -16,7 +16,30 @@ from .plan import Plan
 TYPES = {torch.float32: library.FP32, torch.bfloat16: library.BF16, torch.float16: library.FP16}
 TYPE_NAMES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _ONES = {"float32": 0x3F800000, "bfloat16": 0x3F80, "float16": 0x3C00}  # bits of 1.0
+BUFFERS_QUEUE = 1023  # of the group: beside gradients and parameters
 _PIPELINED_BYTES = 256 * 1024  # of a message between two ranks; smaller ones cost more than they hide
+
+
+def storage_bytes(data: bytes, dtype: torch.dtype) -> torch.Tensor:
+    """The numbers that these bytes are."""
+    if not data:
+        return torch.zeros(0, dtype=dtype)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype)
+
+
+def packed_bytes(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.detach().contiguous().view(-1).view(torch.uint8) for tensor in tensors])
+
+
+def unpacked(data: torch.Tensor, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """What packed_bytes has packed of tensors like these."""
+    parts = torch.split(data, [tensor.numel() * tensor.element_size() for tensor in tensors])
+    return [part.clone().view(tensor.dtype).view(tensor.shape) for part, tensor in zip(parts, tensors)]
+
+
+def describe(model: torch.nn.Module) -> List[str]:
+    return [f"{name} {tuple(parameter.shape)} of {parameter.dtype}{'' if parameter.requires_grad else ', not trained'}"
+            for name, parameter in model.named_parameters()]
 
 
 def type_name(dtype: torch.dtype) -> str:
@@ -60,6 +83,7 @@ class HostWire:
         self.rank, self.ranks = group.rank, group.ranks
         self._transfers: List[_HostTransfer] = []
         self._small = {}
+        self._buffers_call = None
 
     def apply(self, plan: Plan, flags: Sequence[int]) -> None:
         """Prepares all transfers; flags[i] elements follow the parts of transfer i. Those of a plan before are over."""
@@ -130,6 +154,23 @@ class HostWire:
             self._run(library.BROADCAST, library.BYTES, library.SUM, as_bytes, "parameters of rank 0")
         if whole is not data:
             data.copy_(whole)
+
+    def begin_broadcast(self, tensors: Sequence[torch.Tensor]) -> Callable[[], List[torch.Tensor]]:
+        """Rank 0's content leaves; returns what waits for it and gives it. One at a time."""
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        data = packed_bytes(tensors) if self.rank == 0 else torch.zeros(size, dtype=torch.uint8)
+        if self._buffers_call is None or self._buffers_call[0] != size:
+            if self._buffers_call is not None:
+                self._group.release(self._buffers_call[1])
+            self._buffers_call = size, self._group.prepare(library.BROADCAST, library.BYTES, library.SUM, size, "buffers of rank 0",
+                                                           queue=BUFFERS_QUEUE)
+        call = self._buffers_call[1]
+        self._group.start(call, (library.Segment * 1)(library.Segment(data.data_ptr(), size)))
+
+        def finish() -> List[torch.Tensor]:
+            self._group.wait(call)
+            return unpacked(data, tensors)
+        return finish
 
     def text_of_rank_0(self, text: str) -> str:
         data = text.encode() if self.rank == 0 else b""
