@@ -50,7 +50,7 @@ def max_norm(job):
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.dim() > 1:
-                    parameter.copy_(torch.renorm(parameter, 2, 0, 0.8))
+                    parameter.copy_(torch.renorm(parameter, 2, 0, 0.5))
     job.finish(wrapped)
 
 
