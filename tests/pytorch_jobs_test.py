@@ -27,8 +27,6 @@ def skip(why):
 
 
 def load_table():
-    sys.path.insert(0, str(FOLDER))
-    sys.path.append(str(FOLDER.parent / "python"))  # behind PYTHONPATH
     from pytorch_jobs import kit
     for path in sorted((FOLDER / "pytorch_jobs").glob("*.py")):
         importlib.import_module(f"pytorch_jobs.{path.stem}")
@@ -69,58 +67,15 @@ def cases_of(table, options):
             yield kind, modes
 
 
-def ddp_trouble(found, trouble):
-    """Why DDP itself did not train the job; else nothing."""
-    errors = [each.error + ": " + each.words.strip()[:300] for each in found if each is not None and each.error]
-    return errors[0] if errors else trouble or ("" if all(found) else "a rank has left nothing behind")
-
-
-def judge(kind, mode, found, trouble, expected):
-    """(outcome, words): equal, refused, wrong, died or hung."""
-    from pytorch_jobs import ranks
-    errors = [each for each in found if each is not None and each.error]
-    own = next((each for each in errors if each.error not in ("JobFailed",)), errors[0] if errors else None)
-    if own is not None:
-        last = f"{own.error}: {' '.join(own.words.split())[:200]} (after {own.steps_done} steps)"
-        may = kind.refused.get(mode)
-        if may and own.error == may and own.is_wefts and not own.steps_done and len(errors) == len(found):
-            return "refused", last
-        return "died", last
-    if trouble:
-        return ("hung" if "did not end" in trouble else "died"), trouble
-    worst, where, missing = 0.0, "", ""
-    for rank, (here, there) in enumerate(zip(found, expected)):
-        if here.result.keys() != there.result.keys():
-            missing = f"results have other names: {sorted(here.result.keys() ^ there.result.keys())[:3]}"
-        if [name for name, _ in here.notes] != [name for name, _ in there.notes]:
-            missing = f"{len(here.notes)} figures instead of {len(there.notes)}"
-        pairs = [(path, here.result.get(path), value) for path, value in there.result.items()]
-        pairs += [(f"figure {name} (the {number + 1}th)", mine[1], value)
-                  for number, (mine, (name, value)) in enumerate(zip(here.notes, there.notes))]
-        for path, mine, theirs in pairs:
-            off = ranks.distance(mine, theirs)
-            if off > worst:
-                worst, where = off, f"{path} on rank {rank}"
-    if missing:
-        return "wrong", missing
-    drifted = set(ranks.apart(found[0].result, found[1].result)) - set(ranks.apart(expected[0].result, expected[1].result))
-    if drifted and worst <= kind.tolerance:
-        return "wrong", f"ranks differ in {sorted(drifted)[0]}"
-    words = f"{worst:.2g} off in {where}" if worst else "to the bit"
-    if drifted:
-        words += f", and ranks differ in {sorted(drifted)[0]}"
-    return ("equal" if worst <= kind.tolerance else "wrong"), words
-
-
 def run_case(kind, mode, expected, options):
-    from pytorch_jobs import ranks
+    from pytorch_jobs import ranks, verdict
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
         found, trouble = ranks.run_kind(kind, mode, Path(folder), options.limit, options.device, options.seed)
         seconds = time.monotonic() - begin
         if expected is None:
-            return found, ddp_trouble(found, trouble), seconds
-        return *judge(kind, mode, found, trouble, expected), seconds
+            return found, verdict.ddp_trouble(found, trouble), seconds
+        return *verdict.judge(kind, mode, found, trouble, expected), seconds
 
 
 def run_all(table, options):
@@ -146,25 +101,30 @@ def run_all(table, options):
     return counts, failing
 
 
-def main():
+def require_torch_and_library():
     if not importlib.util.find_spec("torch"):
         skip(f"{sys.executable} has no PyTorch (Debian: python3-torch)")
-    options = arguments()
+    sys.path[:0] = [str(FOLDER)]
+    sys.path.append(str(FOLDER.parent / "python"))  # behind PYTHONPATH
     import torch
+    torch.set_num_threads(1)
+    from weft.torch import LaunchError, library
+    try:
+        library.find()
+    except LaunchError as error:
+        skip(error)
+
+
+def main():
+    options = arguments()
+    require_torch_and_library()
     table = load_table()
     if options.list:
         for kind in table.values():
             print(f"{kind.theme:24} {kind.name:36} {','.join(kind.modes)} {kind.why}")
         print(f"{len(table)} jobs")
         return
-    torch.set_num_threads(1)
     import weft.torch
-    from weft.torch import LaunchError, library
-    try:
-        library.find()
-    except LaunchError as error:
-        if not options.validate:
-            skip(error)
     begin = time.monotonic()
     counts, failing = run_all(table, options)
     if failing:

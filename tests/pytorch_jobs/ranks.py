@@ -12,7 +12,7 @@ import traceback
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, Optional
 
 import torch
 import torch.distributed as dist
@@ -128,12 +128,17 @@ def has_failed(path: Path) -> bool:
     return found is None or bool(getattr(found, "error", ""))
 
 
+def use_device(device: str) -> None:
+    """What scripts make lies there."""
+    if device == "cuda":
+        torch.cuda.set_device(0)
+        torch.set_default_device("cuda")
+
+
 def run_kind(kind: Kind, mode: str, folder: Path, limit: float, device: str = "cpu", seed: int = 0):
     """The kind in one mode, or with DDP."""
     def body_of(rank: int):
-        if device == "cuda":
-            torch.cuda.set_device(0)
-            torch.set_default_device("cuda")
+        use_device(device)
         if mode not in ("ddp", "aside"):
             forcing.force_plans()
         if mode != "ddp":
@@ -141,36 +146,3 @@ def run_kind(kind: Kind, mode: str, folder: Path, limit: float, device: str = "c
         torch.manual_seed(7)
         return run_body(kind, Job(mode, rank, RANKS, device, seed))
     return run_ranks(folder, body_of, limit, kind.has_group)
-
-
-def apart(result: dict, other: dict) -> List[str]:
-    """Paths whose values are not the same to the bit."""
-    return [path for path in result if path in other and not same_bits(result[path], other[path])]
-
-
-def same_bits(a, b) -> bool:
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
-    return a == b
-
-
-def distance(a, b) -> float:
-    """Relative to the largest element; infinity where something else than figures differs."""
-    if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor):
-        if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-            if len(a) != len(b):
-                return float("inf")
-            return max(map(distance, a, b), default=0.0)
-        if a == b or (a != a and b != b):
-            return 0.0
-        if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
-            return float("inf")
-    a, b = (torch.as_tensor(value, dtype=torch.float64) for value in (a, b))
-    if a.shape != b.shape:
-        return float("inf")
-    if same_bits(a, b):
-        return 0.0
-    both = (a != a) & (b != b)
-    a, b = (value.masked_fill(both, 0.0) for value in (a, b))
-    off = float((a - b).abs().max() / (b.abs().max() + 1e-8))
-    return off if off == off else float("inf")
