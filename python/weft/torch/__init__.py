@@ -94,7 +94,9 @@ def begin(model, optimizer, wire, device, plan=None, across_steps: bool = True, 
 def join(timeout: float) -> _library.Group:
     """Joins the ranks of the job over TCP. All of them call it together."""
     job = _launch.launch()
-    return _library.Group(job.rank, job.ranks, job.root, job.secret, root_listener=job.root_listener, timeout=timeout)
+    group = _library.Group(job.rank, job.ranks, job.root, job.secret, root_listener=job.root_listener, timeout=timeout)
+    _launch.all_have_joined()
+    return group
 
 
 def _gpu_wire(rank: int, ranks: int, device: torch.device, communicators: int) -> TorchWire:

@@ -27,11 +27,16 @@ class Buffers:
 
     def decide(self) -> None:
         """All ranks together, when steps have been measured."""
-        self.finish()
+        values = self.finish()
+        if values is not None:
+            by_buffer = {id(buffer): value for buffer, value in zip(self._sent, values)}
         if self._all:
             changed = self._wire.largest([int(not torch.equal(now, before)) for now, before in zip(self._all, self._content)])
             self._sent = [buffer for buffer, is_changed in zip(self._all, changed) if is_changed]
         self._content = []
+        if values is not None:  # they have arrived, and are taken over when the next forward begins
+            self._under_way = lambda: [by_buffer[id(buffer)] for buffer in self._sent]
+            self._versions = [(id(buffer), buffer._version) for buffer in self._sent]
 
     def send(self) -> None:
         """With a backward pass; all ranks together."""

@@ -71,7 +71,7 @@ class Session:
         if shard and self._update.why_whole():
             raise NotSupported(f"shard={shard!r}: {self._update.why_whole()}")
         self._clock = StepClock(device)
-        self._begun, self._passes, self._syncs, self._pass_open = False, 0, True, False
+        self._begun, self._passes, self._local_passes, self._syncs, self._pass_open = False, 0, 0, True, False
         self._in_backward = False  # one has begun whose end was not seen
         self._ever_added_up = False
         self._measured_steps, self._plans = 0, 0
@@ -287,7 +287,11 @@ class Session:
     def _before_forward(self, module, inputs) -> None:
         """Of any module whatever."""
         name = self._name_of.get(id(module))
-        if name is None or (self._quiet and name):
+        if name is None:
+            if self._engine.pending_left and isinstance(module, torch.jit.ScriptModule):
+                self.synchronize()  # it may have been made of a part of the model, and no Python runs inside
+            return
+        if self._quiet and name:
             return
         begin = self._own_clock() if self._watched else 0.0
         self._enter(name, inputs)
@@ -373,7 +377,7 @@ class Session:
         for slot, parameter in zip(self._slots, plan.parameters):
             if parameter.gate:
                 gates.setdefault(None if parameter.gate == "*" else parameter.gate, []).append(slot)
-        return gates
+        return {name: list(dict.fromkeys(slots)) for name, slots in gates.items()}
 
     # --- backward ---
 
@@ -433,6 +437,7 @@ class Session:
         if self._sharding:
             self._sharding.end_of_pass()
         if not was_averaged:
+            self._local_passes += not self._syncs
             return
         self._passes += 1
         with self._told_to_others:
@@ -481,7 +486,7 @@ class Session:
         elif replans:
             with self._told_to_others:
                 self._measure_again(f"inputs have other shapes since step {self._steps - OTHER_SHAPES}")
-        self._begun, self._quiet, self._passes, self._inputs = False, False, 0, None
+        self._begun, self._quiet, self._passes, self._local_passes, self._inputs = False, False, 0, 0, None
         self._watched = self._engine.watches = self._steps % WATCHED_STEPS == 0
         return loss
 
@@ -491,7 +496,9 @@ class Session:
             self._note_groups()
         self._attachment.watch_state()
         self._end_of_pass_unseen()
-        if not self._passes and closure is None:  # no backward on this rank, but perhaps on others
+        if not self._passes and self._local_passes:  # all of it under no_sync: each rank goes its own way, as with DDP
+            pass
+        elif not self._passes and closure is None:  # no backward on this rank, but perhaps on others
             if not self.measuring and self.plan.across_steps:
                 self._engine.begin_round()
                 self._engine.end_round()

@@ -154,7 +154,8 @@ class Shards:
         return found
 
     def settings(self) -> List[dict]:
-        """Of the optimizer now, for an update that comes later."""
+        """Of the optimizer now, for an update that comes later, and where it remembers: somebody may have put other state there."""
+        self._shadow.state = raw_state(self.optimizer)
         return [{key: copy.copy(value) if isinstance(value, torch.Tensor) else value for key, value in group.items()}
                 for group in self.optimizer.param_groups]
 

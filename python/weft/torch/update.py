@@ -52,15 +52,28 @@ def plain_context() -> Iterator[None]:
         for kind, enabled in (("cuda", torch.is_autocast_enabled()), ("cpu", torch.is_autocast_cpu_enabled())):
             if enabled:
                 stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch._C._get_tracing_state() is not None:
+            stack.enter_context(untraced())
         if getattr(torch._C, "_len_torch_dispatch_stack", int)():
             from torch.utils._python_dispatch import _disable_current_modes
             stack.enter_context(_disable_current_modes())
         yield
 
 
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """torch.jit.trace records what happens in a forward; updates are no part of it."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)
+
+
 def _is_plain_context() -> bool:
     return not (torch.is_inference_mode_enabled() or torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
-                or getattr(torch._C, "_len_torch_dispatch_stack", int)())
+                or torch._C._get_tracing_state() is not None or getattr(torch._C, "_len_torch_dispatch_stack", int)())
 
 
 class DeferredUpdate:
@@ -82,6 +95,7 @@ class DeferredUpdate:
         self._known: List[int] = []
         self._group_of: Dict[torch.nn.Parameter, int] = {}
         self._settings: List[dict] = []
+        self._state = raw_state(optimizer)
         self.look_at_groups()
 
     def look_at_groups(self) -> bool:
@@ -114,6 +128,7 @@ class DeferredUpdate:
         return ""
 
     def remember_settings(self) -> None:
+        self._state = raw_state(self.optimizer)  # should somebody put another in its place, this one was meant
         def fixed(value):
             return value.clone() if isinstance(value, torch.Tensor) else value
         self._settings = [{key: fixed(value) for key, value in group.items() if key != "params"}
@@ -127,7 +142,7 @@ class DeferredUpdate:
         shadow = self._shadow
         shadow.__dict__.update({key: value for key, value in self.optimizer.__dict__.items() if key not in _OWN})
         shadow.param_groups = [{**self._settings[index], "params": chosen} for index, chosen in groups.items()]
-        shadow.state = raw_state(self.optimizer)
+        shadow.state = self._state
         if _is_plain_context():
             type(shadow).step(shadow)
         else:
