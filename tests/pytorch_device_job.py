@@ -84,11 +84,11 @@ def streams(rank):
     print(f"case: streams: {dict(FakeStream.calls)}", flush=True)
 
 
-def overlap(model, optimizer, *, plan=None, shard=None, across_steps=True, lanes=LANES):
+def overlap(model, optimizer, *, plan=None, shard=None, across_steps=True, per_parameter=False, lanes=LANES):
     """weft.overlap as it is on GPUs."""
     device = torch.device("cpu")
     wire = TorchWire(dist.get_rank(), dist.get_world_size(), device, lanes)
-    weft.begin(model, optimizer, wire, device, plan, across_steps, shard or "")
+    weft.begin(model, optimizer, wire, device, plan, across_steps, shard or "", per_parameter)
     return model, optimizer
 
 

@@ -10,6 +10,7 @@ import pytorch_job as job
 import torch
 import torch.distributed as dist
 import weft.torch as weft
+from weft.torch.watched_state import raw_state
 from torch import nn
 
 
@@ -70,7 +71,7 @@ def holdings(level, rank, ranks):
     model, optimizer = weft.overlap(model, optimizer, shard=level)
     measured = job.train(case, model, model, optimizer, None, rank)
     optimizer.weft.synchronize()
-    moments = sum(entries["exp_avg"].numel() for entries in optimizer.state.values())
+    moments = sum(entries["exp_avg"].numel() for entries in raw_state(optimizer).values())
     assert abs(moments - plain / ranks) <= len(list(model.parameters())), f"{moments} of {plain} elements of state"
     held = optimizer.weft._sharding.held_bytes() // 4
     assert held == (plain - in_layers if level == "zero3" else plain), f"{held} of {plain} elements are there"

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .kit import job_kind, perceptron
+from .kit import UNSHARDED, job_kind, perceptron
 
 OTHER_SUMS = {"tolerance": 2e-5, "why": "DDP averages each pass, so sums round otherwise"}
 
@@ -253,7 +253,7 @@ def truncated_backpropagation(job):
     job.finish(wrapped)
 
 
-@job_kind(**OTHER_SUMS)
+@job_kind(modes=UNSHARDED, why="every rank goes its own way in such a step, which shards cannot", **OTHER_SUMS)
 def whole_step_under_no_sync(job):
     """Local SGD: some steps stay each rank's own. The weights of all are averaged by hand now and then."""
     import torch.distributed as dist

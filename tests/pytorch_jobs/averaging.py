@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim import swa_utils
 
-from .kit import CLASSES, WIDTH, Picture, job_kind, perceptron
+from .kit import CLASSES, UNSHARDED, WIDTH, Picture, job_kind, perceptron
 
 
 @torch.no_grad()
@@ -109,7 +109,7 @@ def swapped_average_for_evaluation(job):
     job.finish(wrapped, shadow)
 
 
-@job_kind()
+@job_kind(modes=(*UNSHARDED, "zero1", "zero2"), why="parameters become views of the average, which then changes with them: not where they are given back")
 def swapped_average_in_place(job):
     """The same by copy_, with all weights in one vector."""
     model = perceptron()

@@ -316,7 +316,7 @@ def meta_learning_by_functions(job):
     job.finish(wrapped)
 
 
-@job_kind()
+@job_kind(refused=dict.fromkeys(("zero1", "zero2", "zero3"), "NotSupported"))
 def two_optimizers_of_one_model(job):
     """Body and head have an optimizer each; the model is wrapped with the first, the second runs beside it as with DDP."""
     class Both(torch.optim.SGD):

@@ -11,12 +11,13 @@ from typing import Callable, Iterable, List
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from . import uneven
 from .engine import Slot
 from .guard import without_guards
-from .watched_state import WatchedState, raw_state
+from .watched_state import WatchedState, keep_raw_state
 
 _ON_OPTIMIZER = ("step", "zero_grad", "state_dict", "load_state_dict", "weft")
-_ON_MODEL = ("zero_grad", "state_dict", "weft", "no_sync", "__reduce_ex__", "__deepcopy__")
+_ON_MODEL = ("zero_grad", "state_dict", "weft", "no_sync", "__reduce_ex__", "__deepcopy__", *uneven.ON_MODEL)
 
 
 class Attachment:
@@ -31,7 +32,7 @@ class Attachment:
         self._step_before = optimizer.__dict__.get("step")
         self.counts_steps = getattr(optimizer.step, "_with_counter", False)
 
-    def install(self, session, step: Callable, synchronized: Callable, zero: Callable, before_forward: Callable, settle: Callable) -> None:
+    def install(self, session, step: Callable, synchronized: Callable, zero: Callable, before_forward: Callable, settle: Callable, shards=None) -> None:
         """step(closure) becomes the optimizer's; synchronized(method) is called instead of methods that read or load the optimizer's
         state, zero(set_to_none, method) instead of zero_grad, before_forward(module, inputs) before any module's forward."""
         model, optimizer = self.model, self.optimizer
@@ -40,7 +41,7 @@ class Attachment:
         for name in ("state_dict", "load_state_dict"):
             setattr(optimizer, name, types.MethodType(self._through(getattr(optimizer, name), synchronized), optimizer))
         optimizer.zero_grad = types.MethodType(self._zeroing(optimizer.zero_grad, zero), optimizer)
-        self._settle = settle
+        self._settle, self._shards = settle, shards
         self.watch_state()
         optimizer.weft = session
         self._handles.append(register_module_forward_pre_hook(before_forward))
@@ -63,7 +64,7 @@ class Attachment:
     def watch_state(self) -> None:
         """Also after others have put a plain dictionary in its place."""
         if not isinstance(self.optimizer.state, WatchedState):
-            self.optimizer.state = WatchedState(self.optimizer.state, self._settle)
+            self.optimizer.state = WatchedState(self.optimizer.state, self._settle, self._shards)
 
     def hook_gradients(self, slots: Iterable[Slot], on_gradient: Callable, other_slots: Iterable[Slot], on_other: Callable) -> None:
         """What backward runs through from now on, instead of what it ran through before."""
@@ -131,7 +132,7 @@ class Attachment:
         for handle in self._handles:
             handle.remove()
         self.unhook_gradients()
-        self.optimizer.state = raw_state(self.optimizer)
+        keep_raw_state(self.optimizer)
         for name in _ON_OPTIMIZER:
             self.optimizer.__dict__.pop(name, None)
         self._take_away()

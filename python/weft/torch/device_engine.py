@@ -1,7 +1,7 @@
 """Steps under a plan on a GPU. Gradients lie in one piece of memory in the order in which backward makes them, so that every transfer
 is one call of NCCL: several small calls in a group take up to three times as long as one of all their bytes."""
 
-from typing import Dict, List
+from typing import Dict, List, Sequence
 
 import torch
 
@@ -42,6 +42,7 @@ class DeviceEngine(Engine):
 
     def _prepare(self) -> None:
         self._news = StepNews(self.wire, len(self.slots))
+        self._home = self.wire.current_stream()
         self._to_copy: List[tuple] = []  # places, and the gradients that go there
         places = laid_out(self.plan)
         sizes: Dict[torch.dtype, int] = {}
@@ -101,6 +102,21 @@ class DeviceEngine(Engine):
         begin = self.wire.now()
         super()._wait_for_next()
         self.waits.append((begin, self.wire.now()))
+
+    def defer_updates(self) -> None:
+        self._home = self.wire.current_stream()
+        super().defer_updates()
+
+    def settle(self, slots: Sequence[Slot]) -> None:
+        """Updates are enqueued in the stream in which the step was taken, where DDP's would be; another one that needs them waits."""
+        here = self.wire.current_stream()
+        if here == self._home:
+            super().settle(slots)
+            return
+        self.seen_in_streams = True
+        with self.wire.on(self._home):
+            super().settle(self.slots)
+        self.wire.after(here, self._home)
 
     def _ready(self, needed: List[Slot]) -> List[Slot]:
         """All that has arrived: updates are short here, and each call of the optimizer costs the host."""

@@ -99,6 +99,7 @@ class Engine:
         self.pending_left = 0  # parameters
         self.in_flight = False  # a round has begun, and is neither received nor deferred
         self.settled_early = 0  # parameters that somebody touched before the forward of their modules
+        self.seen_in_streams = False  # on GPUs: modules of this model run in several streams
         self.note_landed: Callable[[], None] = lambda: None  # called when all transfers of the round before have landed
         self.wants_new_plan = False  # this rank, in this round
         self.new_plan_wanted = False  # by any rank, in the round before this one

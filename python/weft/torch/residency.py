@@ -14,8 +14,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from .backward import inside_backward
 from .guard import Aliases, guard, unguard, without_guards
+from .patience import waiting_for_all
 from .sharded_run import ShardedRun
 from .shards import Shards, storage_of
+from .update import untraced
 
 
 def units_of(model: torch.nn.Module) -> List[str]:
@@ -106,7 +108,8 @@ class Residency:
         """All ranks together: the whole unit, until its next use has ended."""
         name = self._unit_of.get(slot.index)
         if name is not None and not self._here[name]:
-            self.need(name)
+            with waiting_for_all(f"using parameters of {name} outside of its forward with shard='zero3'"):
+                self.need(name)
         if name is not None:
             self._fetched.add(name)
 
@@ -124,6 +127,10 @@ class Residency:
         return list({id(self.run.bucket_of[i]): self.run.bucket_of[i] for i in self.members[name]}.values())
 
     def _start(self, name: str) -> None:
+        with untraced():
+            self._start_untraced(name)
+
+    def _start_untraced(self, name: str) -> None:
         for i in self.members[name]:
             full = self.shards.full[i]
             storage_of(full).resize_(full.numel() * full.element_size())
@@ -149,7 +156,7 @@ class Residency:
         del self._coming[name]
         self._here[name] = True
         self.most_here = max(self.most_here, sum(self._here.values()))
-        with without_guards():
+        with without_guards(), untraced():
             for i in self.members[name]:
                 parameter = self.run.slots[i].parameter
                 parameter.data = self.shards.full[i]
@@ -174,10 +181,11 @@ class Residency:
             return
         was_touched = name in self._fetched
         if was_touched:
+            self.shards.adopt(self.members[name])
             self.shards.refresh(self.members[name])  # what was written into them
             self._fetched.discard(name)
         self._here[name] = False
-        with without_guards():
+        with without_guards(), untraced():
             for i in self.members[name]:
                 slot = self.run.slots[i]
                 slot.parameter.data = self._absent[i]

@@ -10,6 +10,7 @@ from typing import Dict, List, Optional
 
 import torch
 
+from . import uneven
 from .attachment import Attachment
 from .backward import inside_another_backward, inside_backward
 from .buffers import Buffers
@@ -17,7 +18,7 @@ from .clock import StepClock
 from .device_engine import DeviceEngine
 from .engine import Engine, Slot
 from .errors import ModuleChanged, NotSupported, WeftError
-from .guard import COUNTS_ALIASES, can_guard
+from .guard import COUNTS_ALIASES, can_guard, without_guards
 from .measured_steps import BACKWARD_END, BEGIN, STEP_BEGIN, STEP_END, measured_profile, parameters_unmeasured
 from .odd_gradients import OddGradients, is_odd, sparse_parameters
 from .plan import Plan, first_plan, make_plan, plan_aside, read_plan
@@ -98,11 +99,17 @@ class Session:
         self._gates = self._gates_of(self._engine.plan)
         self._attachment = Attachment(model, optimizer, self._slots)
         self._hook_backward()
-        self._attachment.install(self, self._step, self._synchronized, self._zero_gradients, self._before_forward, self.synchronize)
+        self._attachment.install(self, self._step, self._synchronized, self._zero_gradients, self._before_forward, self.synchronize,
+                                 self._sharding.shards if self._sharding else None)
         if self._sharding:
             self._sharding.install(self._attachment, self)
+        uneven.make_joinable(self, device)
         _SESSIONS.add(self)
         atexit.register(self._leave)
+
+    @property
+    def is_sharded(self) -> bool:
+        return self._sharding is not None
 
     def __repr__(self) -> str:
         doing = "measures" if self.measuring else "stands aside" if self.plan.aside else "follows a plan"
@@ -147,6 +154,11 @@ class Session:
         """Returns when every parameter is updated. Whoever reads a parameter waits for it without this."""
         with self._told_to_others:
             self._engine.settle_all()
+
+    def _make_whole(self) -> None:
+        self.synchronize()
+        if self._sharding:
+            self._sharding.fetch_all()
 
     def close(self) -> None:
         """Leaves the job in order: updates every parameter, and gives model and optimizer back as they were."""
@@ -289,7 +301,7 @@ class Session:
         name = self._name_of.get(id(module))
         if name is None:
             if self._engine.pending_left and isinstance(module, torch.jit.ScriptModule):
-                self.synchronize()  # it may have been made of a part of the model, and no Python runs inside
+                self._make_whole()  # it may have been made of a part of the model, and no Python runs inside
             return
         if self._quiet and name:
             return
@@ -310,6 +322,8 @@ class Session:
             self._begin_step()
         if name == "":
             trained = torch.is_grad_enabled() and self._syncs
+            if trained and uneven.is_joining(self.model):
+                uneven.begin_forward(self)
             if self._buffers:
                 self._buffers.begin_forward(trained)
             if self._inputs is None and trained and self.model.training:
@@ -454,6 +468,19 @@ class Session:
         self._versions = {slot: (slot.parameter.grad, slot.parameter.grad._version) for slot in self._slots
                           if self.measuring and slot.parameter.grad is not None}
 
+    def shadow_round(self) -> None:
+        """Takes part in a backward pass of the others, with nothing of its own."""
+        with self._told_to_others, without_guards():
+            own = [slot.parameter.grad for slot in self._slots]
+            for slot in self._slots:
+                slot.parameter.grad = None
+            self._engine.receive_all()
+            self._odd.average()
+            if self._buffers:
+                self._buffers.send()
+            for slot, gradient in zip(self._slots, own):
+                slot.parameter.grad = gradient
+
     # --- the optimizer ---
 
     def _step(self, closure=None):
@@ -512,7 +539,8 @@ class Session:
         why = self._update.why_whole() or (
             f"{self._strangers} parameters of the model are another optimizer's" if self._strangers else
             "gradients were looked at before the step" if not self._engine.in_flight else
-            "gradients were added outside of a backward pass" if self._engine.has_extra_gradients() else "")
+            "gradients were added outside of a backward pass" if self._engine.has_extra_gradients() else
+            "modules run in several streams" if self._engine.seen_in_streams else "")
         if why and not self._why_whole:
             _LOG.info("weft: step %d ends as with DDP: %s", self._steps + 1, why)
         self._why_whole = why or self._why_whole
@@ -523,6 +551,7 @@ class Session:
         """Of the optimizer's parameters that are none of ours."""
         own = [parameter for parameter in self._foreign if parameter.grad is not None]
         if own:
+            self._update.remember_settings()
             self._update.apply(own)
 
     def _step_whole(self, closure, loss):
@@ -535,6 +564,7 @@ class Session:
             self._clock.mark(STEP_BEGIN)
         if self._sharding:
             self._sharding.update_whole()
+            self._step_foreign()
             if self._attachment.counts_steps:
                 self.optimizer._step_count += 1
             self.optimizer._opt_called = True
@@ -556,7 +586,7 @@ class Session:
         if not self._measured_inputs:  # the plan was given
             self._measured_inputs.add(self._inputs)
         self._other_inputs = 0 if self._inputs in self._measured_inputs else self._other_inputs + 1
-        self._engine.wants_new_plan = self._other_inputs >= OTHER_SHAPES
+        self._engine.wants_new_plan = self._other_inputs >= OTHER_SHAPES and not uneven.is_joining(self.model)
 
     def _measure_again(self, why: str) -> None:
         """From the next step on, on all ranks."""
@@ -581,7 +611,7 @@ class Session:
         self._measured_steps += 1
         if self._inputs is not None:
             self._measured_inputs.add(self._inputs)
-        if self._measured_steps > WARM_STEPS and self._slots and not self._odd.parameters:
+        if self._measured_steps > WARM_STEPS and self._slots and not self._odd.parameters and not uneven.is_joining(self.model):
             with self._told_to_others:
                 self._apply_plan()
         self._clock.restart()

@@ -16,6 +16,7 @@ from . import library
 from .engine import Slot
 from .errors import JobFailed, NotSupported, StepChanged
 from .guard import NO_GRADIENT, VALUE, guard, unguard, without_guards
+from .patience import waiting_for_all
 from .plan import Plan
 from .shards import FIRST_UNIT_QUEUE, GATHER_QUEUE, MOST_QUEUES, SCATTER_QUEUE, Shards
 from .step_news import StepNews
@@ -58,7 +59,7 @@ class ShardedRun:
         self.waited, self.updating = 0.0, 0.0  # updates have a thread of their own
         self.wants_new_plan = self.new_plan_wanted = False  # sharded jobs keep their plan
         self.note_landed: Callable[[], None] = lambda: None
-        self.in_flight = False
+        self.in_flight, self.seen_in_streams = False, False
         self.gradients_guarded = False  # between the end of backward and the step
         self.frees_gradients = plan.shard != "zero1"
         # By parameter whether a rank has used it, and at last whether one wants whole gradients in this step.
@@ -100,8 +101,7 @@ class ShardedRun:
         elif slot.pending and asked == NO_GRADIENT:
             slot.keeps_zeros = False
         elif slot.pending:
-            raise StepChanged(f"the gradient of {slot.name} was read after optimizer.step(): with shard= no rank has it whole any more "
-                              "(read it before the step)")
+            self._regather()
 
     def _is_absent(self, slot: Slot) -> bool:
         return self.residency is not None and self.residency.is_absent(slot)
@@ -190,7 +190,8 @@ class ShardedRun:
                 self.begin_round()
             self._send_rest()
             self.gradients_guarded = False
-            used = self._used_by_any(wants_whole=True)
+            with waiting_for_all("reading gradients on their way with shard="):
+                used = self._used_by_any(wants_whole=True)
             wholes = self._gather_gradients([slot.gradient for slot in self.slots])
             for slot, whole, is_used in zip(self.slots, wholes, used):
                 if not self._is_absent(slot):
@@ -201,6 +202,17 @@ class ShardedRun:
                         slot.parameter.grad = whole if newer is None else whole.add_(newer)
                 slot.gradient, slot.sent = None, False
             self.in_flight = False
+
+    def _regather(self) -> None:
+        """Gradients that somebody reads after the step that has used them: all ranks together. What zero_grad was to leave is left."""
+        self.settle_all()
+        used = [flag > 0 for flag in self._flags.tolist()[:-1]]
+        with waiting_for_all("reading gradients after optimizer.step() with shard="):
+            wholes = self._gather_gradients([None] * len(self.slots))
+        with without_guards():
+            for slot, whole, is_used in zip(self.slots, wholes, used):
+                if is_used:
+                    slot.parameter.grad = whole
 
     def _used_by_any(self, wants_whole: bool) -> List[bool]:
         self._flags[-1] = int(wants_whole)
@@ -223,6 +235,7 @@ class ShardedRun:
 
     def update_received(self) -> None:
         """A step by gradients that were received."""
+        self.shards.adopt([i for state in self.buckets if not state.in_unit for i in state.bucket.members])
         self.shards.update(self.shards.take_gradients(), self.shards.settings())
         gathered = [state.bucket for state in self.buckets if not state.in_unit]
         for bucket in gathered:
@@ -236,6 +249,7 @@ class ShardedRun:
         """What `optimizer.step()` becomes."""
         with self.lock:
             gradients = [slot.gradient for slot in self.slots]
+            self.shards.adopt([i for state in self.buckets if not state.in_unit for i in state.bucket.members])
             for slot in self.slots:
                 slot.pending, slot.sent, slot.gradient = True, False, None
             self.in_flight = self.gradients_guarded = False
@@ -344,6 +358,17 @@ class DeviceShardedRun(ShardedRun):
         self._news.tell(False, mine)
         return mine if all(mine) else self._news.used_by_any()
 
+    def _regather(self) -> None:
+        """Gradients that somebody reads after the step that has used them: all ranks together. What zero_grad was to leave is left."""
+        self.settle_all()
+        used = [flag > 0 for flag in self._flags.tolist()[:-1]]
+        with waiting_for_all("reading gradients after optimizer.step() with shard="):
+            wholes = self._gather_gradients([None] * len(self.slots))
+        with without_guards():
+            for slot, whole, is_used in zip(self.slots, wholes, used):
+                if is_used:
+                    slot.parameter.grad = whole
+
     def _used_by_any(self, wants_whole: bool) -> List[bool]:
         self._wait_for_updates()  # the averages arrive in their stream
         return self._used()
@@ -386,6 +411,8 @@ class DeviceShardedRun(ShardedRun):
 
 def update_whole(shards: Shards, buckets: Sequence) -> None:
     """A step by averaged whole gradients: slices are updated, and all values gathered before it returns."""
+    if not shards.wire.host_waits:
+        shards.refresh(range(len(shards.own)))
     shards.update(shards.take_gradients(), shards.settings())
     for bucket in buckets:
         bucket.gather()

@@ -77,6 +77,7 @@ class Sharding:
         if self._run is not None:
             self._run.update_received()
             return
+        self.shards.adopt(range(len(self.slots)))
         if self._buckets is None:
             self._buckets = self._first_buckets()
         update_whole(self.shards, self._buckets)
@@ -104,6 +105,11 @@ class Sharding:
         """Every pass ends with units freed, also those without communication."""
         if self.residency:
             self.residency.end_of_backward()
+
+    def fetch_all(self) -> None:
+        if self.residency:
+            for name in self.residency.order:
+                self.residency.fetch(self.slots[self.members[name][0]])
 
     def held_bytes(self) -> int:
         """Memory of whole parameters that are there now."""

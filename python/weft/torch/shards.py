@@ -6,13 +6,14 @@ On processors both work on the parameters' own memory, slice by slice, so nothin
 
 import copy
 import io
-from typing import Dict, List, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import torch
 
 from . import library
 from .device_bucket import DeviceBucket
 from .guard import without_guards
+from .patience import waiting_for_all
 from .update import is_elementwise, plain_context
 from .watched_state import raw_state
 from .wire import TYPES, pipelined_parts
@@ -103,6 +104,9 @@ class Shards:
         # of their own, and are read anew before each update.
         self.own = [torch.nn.Parameter(self._slice(i, tensor) if wire.host_waits else self._slice(i, tensor).clone())
                     for i, tensor in enumerate(self.full)]
+        self.separated: set = set()
+        self._lent: Optional[Dict[torch.nn.Parameter, dict]] = None  # whole state that somebody reads
+        self._lent_versions: Dict[tuple, int] = {}  # by parameter and entry, of what was lent
         for slot in slots:
             slot.aliases.ours = 2 if wire.host_waits else 1  # these two
         self.gradients = [torch.zeros_like(own) for own in self.own]
@@ -126,9 +130,22 @@ class Shards:
             return tensor
         return tensor.reshape(-1)[begin:end]
 
+    def adopt(self, members: Sequence[int]) -> None:
+        """Parameters that have other memory now, by `parameter.data = ...`."""
+        with without_guards():
+            for i in members:
+                parameter = self.slots[i].parameter
+                if parameter.data_ptr() == self.full[i].data_ptr():
+                    continue
+                # Only memory that will be given back must be the parameter's alone.
+                self.full[i] = self._own_memory(parameter) if i in self.separated or not parameter.data.is_contiguous() else parameter.data
+                if self.wire.host_waits and i not in self.separated:
+                    self.own[i].data = self._slice(i, self.full[i])
+
     def separate(self, members: Sequence[int]) -> None:
-        """Slices of parameters that will not be kept get memory of their own."""
-        for i in members:
+        """Slices of parameters that will not be kept get memory of their own, where they have none."""
+        self.separated.update(members)
+        for i in members if self.wire.host_waits else ():
             self.own[i].data = self.own[i].data.clone()
 
     def refresh(self, members: Sequence[int]) -> None:
@@ -155,6 +172,7 @@ class Shards:
 
     def settings(self) -> List[dict]:
         """Of the optimizer now, for an update that comes later, and where it remembers: somebody may have put other state there."""
+        self._take_back_state()
         self._shadow.state = raw_state(self.optimizer)
         return [{key: copy.copy(value) if isinstance(value, torch.Tensor) else value for key, value in group.items()}
                 for group in self.optimizer.param_groups]
@@ -191,6 +209,40 @@ class Shards:
     def _is_split(self, index: int, key: str, value) -> bool:
         return self.elementwise and key != "step" and isinstance(value, torch.Tensor) and value.shape == self.slots[index].parameter_shape
 
+    def lent_state(self) -> Dict[torch.nn.Parameter, dict]:
+        """The state of whole parameters, for who looks into it: all ranks together. What is written into it counts from the next update."""
+        if self._lent is None:
+            with waiting_for_all("looking into the state of an optimizer with shard="):
+                whole = self.whole_state()
+            self._lent = {self.slots[index].parameter: entries for index, entries in whole.items()}
+            self._lent_versions = {(index, key): value._version for index, entries in whole.items() for key, value in entries.items()
+                                   if self._is_split(index, key, value)}
+        return self._lent
+
+    def own_keys(self):
+        return set(self.own)
+
+    def put_state(self, parameter: torch.nn.Parameter, entries: dict) -> None:
+        self._take_back_state()
+        index = self._index[parameter]
+        if self.elementwise or self.own[index].numel():
+            raw_state(self.optimizer)[self.own[index]] = {
+                key: self._slice(index, value).clone() if self._is_split(index, key, value) else value for key, value in entries.items()}
+
+    def drop_state(self, parameter: torch.nn.Parameter) -> None:
+        self._take_back_state()
+        raw_state(self.optimizer).pop(self.own[self._index[parameter]], None)
+
+    def owns_state_of(self, key) -> bool:
+        return key in self._index
+
+    def _take_back_state(self) -> None:
+        lent, self._lent = self._lent, None
+        for (index, key), version in self._lent_versions.items() if lent is not None else ():
+            value = lent[self.slots[index].parameter].get(key)
+            if value is not None and value._version != version:
+                raw_state(self.optimizer)[self.own[index]][key].copy_(self._slice(index, value))
+
     def whole_state(self) -> Dict[int, dict]:
         """By parameter; all ranks call it together."""
         state = raw_state(self.optimizer)
@@ -211,6 +263,7 @@ class Shards:
 
     def with_whole_state(self, body):
         """Runs the body while the optimizer's state is that of whole parameters, and takes it apart again."""
+        self._take_back_state()
         whole, state = self.whole_state(), raw_state(self.optimizer)
         for own in self.own:
             state.pop(own, None)

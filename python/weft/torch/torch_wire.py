@@ -103,6 +103,14 @@ class TorchWire:
         if self.on_gpu:
             stream.wait_stream(torch.cuda.current_stream(self.device))
 
+    def current_stream(self):
+        return torch.cuda.current_stream(self.device) if self.on_gpu else None
+
+    def after(self, stream, other) -> None:
+        """The stream goes on when what was enqueued so far in the other has ended."""
+        if self.on_gpu:
+            stream.wait_stream(other)
+
     def moment(self):
         """Of the current stream."""
         return torch.cuda.current_stream(self.device).record_event() if self.on_gpu else None
