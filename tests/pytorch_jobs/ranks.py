@@ -64,6 +64,8 @@ def be_rank(rank: int, ranks: int, folder: Path, body, has_group: bool, backend:
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
                           MASTER_PORT=(folder / "port").read_text())
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        # Both ranks may have one GPU: NCCL takes them for hosts of their own.
+        os.environ.update(NCCL_HOSTID=f"weft-rank-{rank}", NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
         if has_group:
             dist.init_process_group(backend, init_method=f"file://{folder.resolve()}/store", rank=rank, world_size=ranks)
         found = body()

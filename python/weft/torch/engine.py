@@ -339,15 +339,15 @@ class Engine:
             if slot.used:
                 slot.parameter.grad = slot.gradient
                 used.append(slot.parameter)
+        begin = time.thread_time() if self.watches else 0.0
         if used:
-            begin = time.thread_time() if self.watches else 0.0
             self.update.apply(used)
-            if self.watches:
-                self.updating += time.thread_time() - begin
         for slot in slots:
             if slot.used:
                 self._leave_gradient(slot)
             slot.gradient, slot.pending = None, False
+        if self.watches:
+            self.updating += time.thread_time() - begin
         self.pending_left -= len(slots)
 
     def _leave_gradient(self, slot: Slot) -> None:
