@@ -253,7 +253,7 @@ def truncated_backpropagation(job):
     job.finish(wrapped)
 
 
-@job_kind(modes=UNSHARDED, why="every rank goes its own way in such a step, which shards cannot", **OTHER_SUMS)
+@job_kind(modes=UNSHARDED, tolerance=2e-5, why="sums round otherwise; every rank goes its own way in such a step, which shards cannot")
 def whole_step_under_no_sync(job):
     """Local SGD: some steps stay each rank's own. The weights of all are averaged by hand now and then."""
     import torch.distributed as dist

@@ -40,7 +40,7 @@ def evaluation_between_steps(job):
     job.finish(wrapped)
 
 
-@job_kind(modes=("plain", "within", "aside", "zero1", "zero2"), why="ZeRO 3 has no weights to evaluate on one rank alone")
+@job_kind()
 def evaluation_of_the_bare_model(job):
     """DDP's wrapper gives every rank the statistics of rank 0 before an evaluation; what it wraps does not. Weft has one model, which does, so
     only rank 0 is compared."""

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .kit import UNSHARDED, job_kind, perceptron
+from .kit import job_kind, perceptron
 
 
 @job_kind()
@@ -35,7 +35,7 @@ def gradient_norm_logged_now_and_then(job):
     job.finish(wrapped)
 
 
-@job_kind(modes=UNSHARDED, why="with shards no rank keeps whole gradients")
+@job_kind()
 def gradients_read_after_the_step(job):
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
