@@ -49,7 +49,7 @@ def run_program(program, options):
     def body_of(rank):
         found = []
         ranks.use_device(options.device)
-        for each in ("ddp", mode):
+        for each in ("ddp", mode):  # a mode "ddp" is for trying the programs themselves
             if each != "ddp":
                 if mode != "aside":
                     forcing.force_plans()

@@ -79,8 +79,8 @@ def run_case(kind, mode, expected, options):
 
 
 def run_all(table, options):
-    from pytorch_jobs import kit
-    counts, failing = {"passed": 0, "failed": 0, "skipped": 0}, []
+    from pytorch_jobs import kit, verdict
+    counts, failing = {"passed": 0, "failed": 0, "skipped": 0, "across steps": 0}, []
     for kind, modes in cases_of(table, options):
         if kit.version() < kind.least_version or options.device not in kind.devices:
             print(f"{kind.name:36} skipped: needs PyTorch {'.'.join(map(str, kind.least_version))} on {' or '.join(kind.devices)}")
@@ -94,6 +94,7 @@ def run_all(table, options):
                 outcome, words, seconds = run_case(kind, mode, expected, options)
             good = outcome in ("equal", "refused")
             counts["passed" if good else "failed"] += 1
+            counts["across steps"] += good and words.endswith(verdict.CROSSES)
             line = f"{kind.name:36} {mode:7} {outcome:8} {seconds:5.2f} s  {words}"
             print(line, flush=True)
             if not good:
@@ -131,7 +132,9 @@ def main():
         print("\nnot as DDP:", *failing, sep="\n")
     if options.out:
         Path(options.out).write_text("\n".join(failing) + "\n")
-    print(", ".join(f"{count} {name}" for name, count in counts.items()), f"in {time.monotonic() - begin:.0f} s, with {weft.torch.__file__}")
+    across = counts.pop("across steps")
+    print(", ".join(f"{count} {name}" for name, count in counts.items()),
+          f"({across} of them by plans that cross steps) in {time.monotonic() - begin:.0f} s, with {weft.torch.__file__}")
     sys.exit(1 if counts["failed"] else 0)
 
 

@@ -61,7 +61,8 @@ class Job:
         self.with_ddp = mode == "ddp"
         self.generator = torch.Generator().manual_seed(1000 * seed + 17 + rank)  # this rank's share of the data
         self.pauses = random.Random(f"{seed} {rank}")
-        self.steps_done, self.wrapped = 0, 0
+        self.steps_done = 0
+        self.optimizers: list = []  # that Weft has wrapped
         self.notes: List[Tuple[str, object]] = []
         self.result: dict = {}
 
@@ -74,7 +75,7 @@ class Job:
             return nn.parallel.DistributedDataParallel(model, device_ids=device_ids, **ddp_options), optimizer
         import weft.torch as weft
         wrapped = weft.overlap(model, optimizer, **OPTIONS[self.mode])
-        self.wrapped += 1
+        self.optimizers.append(wrapped[1])
         return wrapped
 
     def unwrap(self, model, optimizer):

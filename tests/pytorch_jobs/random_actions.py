@@ -150,10 +150,11 @@ def copy_weight(place, number, step):
 
 
 def evaluate(place, number, step):
-    place.model.eval()
+    """What is wrapped, because DDP repeats rank 0's statistics before that alone; Weft knows no difference between the two."""
+    place.wrapped.eval()
     with torch.no_grad():
-        place.job.note("evaluation", place.model(torch.ones(2, 8)))
-    place.model.train()
+        place.job.note("evaluation", place.wrapped(torch.ones(2, 8)))
+    place.wrapped.train()
 
 
 def evaluate_wrapped(place, number, step):
@@ -162,10 +163,10 @@ def evaluate_wrapped(place, number, step):
 
 
 def evaluate_in_inference_mode(place, number, step):
-    place.model.eval()
+    place.wrapped.eval()
     with torch.inference_mode():
-        place.job.note("evaluation", place.model(torch.ones(2, 8)))
-    place.model.train()
+        place.job.note("evaluation", place.wrapped(torch.ones(2, 8)))
+    place.wrapped.train()
 
 
 def evaluate_on_rank_0(place, number, step):

@@ -34,6 +34,7 @@ class Found:
     trace: str = ""
     is_wefts: bool = False  # one of weft.torch's exceptions
     steps_done: int = 0
+    crosses: bool = False   # a plan that crosses steps was made
 
 
 def free_port() -> int:
@@ -50,6 +51,7 @@ def run_body(kind: Kind, job: Job) -> Found:
         found.error, found.words, found.trace = type(error).__name__, str(error), traceback.format_exc()
         found.is_wefts = "weft.torch" in " ".join(f"{base.__module__}.{base.__name__}" for base in type(error).__mro__)
     found.result, found.notes, found.steps_done = job.result, job.notes, job.steps_done
+    found.crosses = not found.error and any(optimizer.weft.report()["across_steps"] for optimizer in job.optimizers if hasattr(optimizer, "weft"))
     return found
 
 

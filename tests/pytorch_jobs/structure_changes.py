@@ -338,3 +338,26 @@ def embedding_rows_written(job):
             with torch.no_grad():
                 model.words.weight[20:] = model.words.weight[:20].mean(0)
     job.finish(wrapped)
+
+
+@job_kind()
+def statistics_of_a_late_branch(job):
+    """A branch whose batch statistics no measured step has changed."""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.late, self.head = nn.Linear(WIDTH, 16), nn.BatchNorm1d(16), nn.Linear(16, CLASSES)
+            self.is_late = False
+
+        def forward(self, x):
+            x = self.body(x)
+            return self.head(self.late(x) if self.is_late else torch.tanh(x))
+
+    model = Net()
+    wrapped, optimizer = job.wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), find_unused_parameters=True)
+    for step, (x, y) in job.batches():
+        model.is_late = step >= 5
+        optimizer.zero_grad(set_to_none=True)
+        F.mse_loss(wrapped(x), y).backward()
+        optimizer.step()
+    job.finish(wrapped)

@@ -4,6 +4,7 @@ from typing import List
 
 import torch
 
+CROSSES = ", across steps"  # of a case whose plan crosses steps
 
 def apart(result: dict, other: dict) -> List[str]:
     """Paths whose values are not the same to the bit."""
@@ -75,6 +76,8 @@ def judge(kind, mode, found, trouble, expected):
     if drifted and worst <= kind.tolerance:
         return "wrong", f"ranks differ in {sorted(drifted)[0]}"
     words = f"{worst:.2g} off in {where}" if worst else "to the bit"
+    if found[0].crosses:
+        words += CROSSES
     if drifted:
         words += f", and ranks differ in {sorted(drifted)[0]}"
     return ("equal" if worst <= kind.tolerance else "wrong"), words
