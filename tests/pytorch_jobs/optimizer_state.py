@@ -191,7 +191,7 @@ def step_patched_after(job):
     job.finish(wrapped)
 
 
-@job_kind(least_version=(2, 1))
+@job_kind(least_version=(2, 1), refused=dict.fromkeys(("zero1", "zero2", "zero3"), "NotSupported"))
 def step_hooks(job):
     """Hooks before and after a step see one step a step, with all groups."""
     model = perceptron()

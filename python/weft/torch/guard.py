@@ -145,7 +145,7 @@ def _counter_of(storage) -> Callable[[], int]:
 
 def _holders_of_fresh_memory() -> int:
     """As this PyTorch counts: the tensor, and the object by which we look at it. 0: counting is not to be relied on."""
-    one = torch.zeros(2)
+    one = torch.zeros(2, device="cpu")
     storage = _bytes_of(one)
     count = _counter_of(storage)
     alone = count()

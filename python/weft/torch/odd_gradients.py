@@ -51,8 +51,9 @@ class OddGradients:
 
     def _sum_of_sparse(self, parameter: torch.nn.Parameter, gradient) -> torch.Tensor:
         if gradient is None:
-            gradient = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, *parameter.shape[1:], dtype=parameter.dtype),
-                                               parameter.shape, device=parameter.device)
+            gradient = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64, device="cpu"),
+                                               torch.zeros(0, *parameter.shape[1:], dtype=parameter.dtype, device="cpu"),
+                                               parameter.shape)
         gradient = gradient.detach().coalesce()
         rows, values = gradient.indices().cpu(), gradient.values().cpu()
         all_rows = [storage_bytes(data, rows.dtype).view(rows.shape[0], -1) for data in self._wire.gather_bytes(_bytes(rows))]

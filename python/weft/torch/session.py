@@ -33,6 +33,7 @@ from .wire import describe, require_same_model
 
 WARM_STEPS = 1  # the first step allocates and loads
 OTHER_SHAPES = 5  # steps in a row with inputs of other shapes than the measured ones, after which a new plan is made
+MOST_PLANS = 3  # because of shapes: a job whose shapes change all the time keeps the last one
 WATCHED_STEPS = 8  # in one of so many steps the time in Weft's own code is measured: the clock itself costs as much as a hook
 TRIED_CHOICES = 3  # of communicators, on GPUs
 _LOG = logging.getLogger("weft")
@@ -73,6 +74,7 @@ class Session:
             raise NotSupported(f"shard={shard!r}: {self._update.why_whole()}")
         self._clock = StepClock(device)
         self._begun, self._passes, self._local_passes, self._syncs, self._pass_open = False, 0, 0, True, False
+        self._carried = False  # sharded: a measured step began with gradients of the one before
         self._in_backward = False  # one has begun whose end was not seen
         self._ever_added_up = False
         self._measured_steps, self._plans = 0, 0
@@ -414,6 +416,8 @@ class Session:
             return
         with self._told_to_others:
             self._in_backward = True
+            self._carried |= bool(self.measuring and self._sharding and not self._passes and not self._ever_added_up
+                                  and any(other is not slot and other.new_gradient() is not None for other in self._slots))
             if not self.measuring and self.plan.across_steps:
                 self._engine.begin_round()
 
@@ -525,6 +529,8 @@ class Session:
         self._end_of_pass_unseen()
         if not self._passes and self._local_passes:  # all of it under no_sync: each rank goes its own way, as with DDP
             pass
+        elif not self._passes and self._sharding and not self.measuring and self.plan.across_steps and not self._engine.zeroed:
+            self._engine.regather()  # another step with the gradients of the one before
         elif not self._passes and closure is None:  # no backward on this rank, but perhaps on others
             if not self.measuring and self.plan.across_steps:
                 self._engine.begin_round()
@@ -558,7 +564,7 @@ class Session:
         """As DDP does: the user's own optimizer, once, with averages."""
         if self._engine.in_flight:
             self._engine.receive_all()
-        self._touched |= any(slot.parameter.grad is not grad or grad._version != version
+        self._touched |= self._carried or any(slot.parameter.grad is not grad or grad._version != version
                              for slot, (grad, version) in self._versions.items())
         if self.measuring:
             self._clock.mark(STEP_BEGIN)
@@ -586,7 +592,7 @@ class Session:
         if not self._measured_inputs:  # the plan was given
             self._measured_inputs.add(self._inputs)
         self._other_inputs = 0 if self._inputs in self._measured_inputs else self._other_inputs + 1
-        self._engine.wants_new_plan = self._other_inputs >= OTHER_SHAPES and not uneven.is_joining(self.model)
+        self._engine.wants_new_plan = self._other_inputs >= OTHER_SHAPES and self._plans < MOST_PLANS and not uneven.is_joining(self.model)
 
     def _measure_again(self, why: str) -> None:
         """From the next step on, on all ranks."""

@@ -60,10 +60,11 @@ class ShardedRun:
         self.wants_new_plan = self.new_plan_wanted = False  # sharded jobs keep their plan
         self.note_landed: Callable[[], None] = lambda: None
         self.in_flight, self.seen_in_streams = False, False
+        self.zeroed = True  # since the last step, by the user
         self.gradients_guarded = False  # between the end of backward and the step
         self.frees_gradients = plan.shard != "zero1"
         # By parameter whether a rank has used it, and at last whether one wants whole gradients in this step.
-        self._flags = torch.zeros(len(slots) + 1, dtype=torch.int32)
+        self._flags = torch.zeros(len(slots) + 1, dtype=torch.int32, device="cpu")
         self._next = 0
         for slot in slots:
             slot.forget()
@@ -99,9 +100,9 @@ class ShardedRun:
         elif self.in_flight:
             self.receive_all()
         elif slot.pending and asked == NO_GRADIENT:
-            slot.keeps_zeros = False
+            slot.keeps_zeros, self.zeroed = False, True
         elif slot.pending:
-            self._regather()
+            self.regather()
 
     def _is_absent(self, slot: Slot) -> bool:
         return self.residency is not None and self.residency.is_absent(slot)
@@ -112,6 +113,7 @@ class ShardedRun:
                 self.receive_all()
             for slot in slots:
                 slot.keeps_zeros = not set_to_none
+            self.zeroed = True
             with without_guards():
                 zero()
 
@@ -203,8 +205,8 @@ class ShardedRun:
                 slot.gradient, slot.sent = None, False
             self.in_flight = False
 
-    def _regather(self) -> None:
-        """Gradients that somebody reads after the step that has used them: all ranks together. What zero_grad was to leave is left."""
+    def regather(self) -> None:
+        """Gradients that somebody reads or uses after the step that has used them: all ranks together."""
         self.settle_all()
         used = [flag > 0 for flag in self._flags.tolist()[:-1]]
         with waiting_for_all("reading gradients after optimizer.step() with shard="):
@@ -252,7 +254,7 @@ class ShardedRun:
             self.shards.adopt([i for state in self.buckets if not state.in_unit for i in state.bucket.members])
             for slot in self.slots:
                 slot.pending, slot.sent, slot.gradient = True, False, None
-            self.in_flight = self.gradients_guarded = False
+            self.in_flight = self.gradients_guarded = self.zeroed = False
             for state in self.buckets:
                 state.updated = False
             self._update(gradients)
@@ -358,8 +360,8 @@ class DeviceShardedRun(ShardedRun):
         self._news.tell(False, mine)
         return mine if all(mine) else self._news.used_by_any()
 
-    def _regather(self) -> None:
-        """Gradients that somebody reads after the step that has used them: all ranks together. What zero_grad was to leave is left."""
+    def regather(self) -> None:
+        """Gradients that somebody reads or uses after the step that has used them: all ranks together."""
         self.settle_all()
         used = [flag > 0 for flag in self._flags.tolist()[:-1]]
         with waiting_for_all("reading gradients after optimizer.step() with shard="):

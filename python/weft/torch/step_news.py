@@ -32,10 +32,10 @@ class StepNews:
             # Memory of this stream: an engine that is replaced leaves while NCCL writes, and whoever gets the memory next waits.
             numbers = self._usual.clone()
             if wants or not all(used):
-                numbers.copy_(torch.tensor([wants, *used], dtype=torch.int32))
+                numbers.copy_(torch.tensor([wants, *used], dtype=torch.int32, device="cpu"))
             work = dist.all_reduce(numbers, dist.ReduceOp.MAX, group=wire.group, async_op=True)
             work.wait()
-            here = torch.zeros(len(numbers), dtype=torch.int32, pin_memory=wire.on_gpu)
+            here = torch.zeros(len(numbers), dtype=torch.int32, device="cpu", pin_memory=wire.on_gpu)
             here.copy_(numbers, non_blocking=True)
             self._told.append((here, numbers, wire.moment()))
         if len(self._told) <= self.LATER:

@@ -1,6 +1,7 @@
 """What carries transfers of gradients between the ranks: Weft's own collectives over TCP for tensors in a processor's memory,
 NCCL through torch.distributed for those of a GPU. Both average in place and run transfers in the order they are started."""
 
+import contextlib
 import ctypes
 import json
 import struct
@@ -20,11 +21,17 @@ BUFFERS_QUEUE = 1023  # of the group: beside gradients and parameters
 _PIPELINED_BYTES = 256 * 1024  # of a message between two ranks; smaller ones cost more than they hide
 
 
+def _of_bytes(data: bytes) -> torch.Tensor:
+    """On a processor, whatever the job's default device is."""
+    with torch.utils._device.DeviceContext("cpu") if hasattr(torch.utils, "_device") else contextlib.nullcontext():
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+
+
 def storage_bytes(data: bytes, dtype: torch.dtype) -> torch.Tensor:
     """The numbers that these bytes are."""
     if not data:
-        return torch.zeros(0, dtype=dtype)
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype)
+        return torch.zeros(0, dtype=dtype, device="cpu")
+    return _of_bytes(data).view(dtype)
 
 
 def packed_bytes(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -136,12 +143,12 @@ class HostWire:
         self._group.wait(self._small[key])
 
     def average(self, values: Sequence[float]) -> List[float]:
-        tensor = torch.tensor(values, dtype=torch.float32)
+        tensor = torch.tensor(values, dtype=torch.float32, device="cpu")
         self._run(library.ALL_REDUCE, library.FP32, library.AVERAGE, tensor, "figures of the job")
         return tensor.tolist()
 
     def largest(self, values: Sequence[int]) -> List[int]:
-        tensor = torch.tensor(values, dtype=torch.int64)
+        tensor = torch.tensor(values, dtype=torch.int64, device="cpu")
         self._run(library.ALL_REDUCE, library.I64, library.MAX, tensor, "facts of the job")
         return tensor.tolist()
 
@@ -158,7 +165,7 @@ class HostWire:
     def begin_broadcast(self, tensors: Sequence[torch.Tensor]) -> Callable[[], List[torch.Tensor]]:
         """Rank 0's content leaves; returns what waits for it and gives it. One at a time."""
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        data = packed_bytes(tensors) if self.rank == 0 else torch.zeros(size, dtype=torch.uint8)
+        data = packed_bytes(tensors) if self.rank == 0 else torch.zeros(size, dtype=torch.uint8, device="cpu")
         if self._buffers_call is None or self._buffers_call[0] != size:
             if self._buffers_call is not None:
                 self._group.release(self._buffers_call[1])
@@ -175,17 +182,17 @@ class HostWire:
     def text_of_rank_0(self, text: str) -> str:
         data = text.encode() if self.rank == 0 else b""
         (size,) = self.largest([len(data)])
-        tensor = torch.zeros(max(1, size), dtype=torch.uint8)
+        tensor = torch.zeros(max(1, size), dtype=torch.uint8, device="cpu")
         if self.rank == 0:
-            tensor[:size] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            tensor[:size] = _of_bytes(data)
         self.broadcast(tensor)
         return bytes(tensor[:size].tolist()).decode()
 
     def gather_bytes(self, data: bytes) -> List[bytes]:
         """What every rank gives, by rank."""
         sizes = self.largest([len(data) if rank == self.rank else 0 for rank in range(self.ranks)])
-        mine, whole = (torch.zeros(size, dtype=torch.uint8) for size in (max(1, len(data)), max(1, sum(sizes))))
-        mine[:len(data)] = torch.frombuffer(bytearray(data or b"0"), dtype=torch.uint8)[:len(data)]
+        mine, whole = (torch.zeros(size, dtype=torch.uint8, device="cpu") for size in (max(1, len(data)), max(1, sum(sizes))))
+        mine[:len(data)] = _of_bytes(data)
         call = self._group.prepare(library.ALL_GATHER, library.BYTES, library.SUM, sum(sizes), "bytes of the job", slices=sizes)
         self._group.start_apart(call, (library.Segment * 1)(library.Segment(mine.data_ptr(), len(data))),
                                 (library.Segment * 1)(library.Segment(whole.data_ptr(), sum(sizes))))
