@@ -8,8 +8,11 @@ from typing import List
 import torch
 
 
+SMALL = 64 * 1024  # bytes of a buffer that travels in any case
+
+
 class Buffers:
-    """Of one model."""
+    """Of one model. Large ones that no measured step has changed (masks, say) stay where they are until one changes."""
 
     def __init__(self, model: torch.nn.Module, wire):
         self._model, self._wire = model, wire
@@ -19,8 +22,9 @@ class Buffers:
         self.rediscover()
 
     def rediscover(self) -> None:
-        """While steps are measured all travel; under a plan those that such steps have changed on some rank."""
+        """While steps are measured all travel; under a plan the small ones, and those that such steps have changed on some rank."""
         self.finish()
+        self._left_out: List[tuple] = []
         self._all = [buffer for buffer in self._model.buffers() if buffer.numel() and buffer.layout == torch.strided]
         self._sent = list(self._all)
         self._content = [buffer.detach().clone() for buffer in self._all]
@@ -31,12 +35,18 @@ class Buffers:
         if values is not None:
             by_buffer = {id(buffer): value for buffer, value in zip(self._sent, values)}
         if self._all:
-            changed = self._wire.largest([int(not torch.equal(now, before)) for now, before in zip(self._all, self._content)])
+            changed = self._wire.largest([int(buffer.numel() * buffer.element_size() <= SMALL or not torch.equal(buffer, before))
+                                          for buffer, before in zip(self._all, self._content)])
             self._sent = [buffer for buffer, is_changed in zip(self._all, changed) if is_changed]
+            self._left_out = [(buffer, buffer._version) for buffer, is_changed in zip(self._all, changed) if not is_changed]
         self._content = []
         if values is not None:  # they have arrived, and are taken over when the next forward begins
             self._under_way = lambda: [by_buffer[id(buffer)] for buffer in self._sent]
             self._versions = [(id(buffer), buffer._version) for buffer in self._sent]
+
+    def misses_one(self) -> bool:
+        """Whether a buffer that stays where it is has changed on this rank."""
+        return any(buffer._version != version for buffer, version in self._left_out)
 
     def send(self) -> None:
         """With a backward pass; all ranks together."""

@@ -516,7 +516,9 @@ class Session:
             self._end_measured_step()
         elif replans:
             with self._told_to_others:
-                self._measure_again(f"inputs have other shapes since step {self._steps - OTHER_SHAPES}")
+                if self._buffers:
+                    self._buffers.rediscover()
+                self._measure_again(f"inputs have other shapes since step {self._steps - OTHER_SHAPES}, or a buffer has changed")
         self._begun, self._quiet, self._passes, self._local_passes, self._inputs = False, False, 0, 0, None
         self._watched = self._engine.watches = self._steps % WATCHED_STEPS == 0
         return loss
@@ -587,7 +589,12 @@ class Session:
         """Once a step, in the first forward of the model, before the last transfer leaves: whether this rank's inputs have had other
         shapes than the measured ones for some steps."""
         self._inputs = tuple(tensor.shape for tensor in inputs if isinstance(tensor, torch.Tensor)) or None
-        if self.measuring or self._inputs is None or self._sharding:
+        if self.measuring or self._sharding:
+            return
+        if self._buffers and self._buffers.misses_one():
+            self._engine.wants_new_plan = True
+            return
+        if self._inputs is None:
             return
         if not self._measured_inputs:  # the plan was given
             self._measured_inputs.add(self._inputs)
