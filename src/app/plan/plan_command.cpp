@@ -240,6 +240,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);
   Inputs inputs = read_searched_inputs(flags, err, Decides::everything);
+  inputs.launch_flags = model_flags_of(ignored);
   const std::optional<DeviceMapChoice> devices = decide_device_map(flags, policies, profile, inputs);
   const std::optional<ChunkPlacementChoice> placement = decide_chunk_placement(flags, policies, profile, inputs);
   const std::optional<StageLayersChoice> stages = decide_stage_layers(flags, policies, profile, inputs);
