@@ -88,7 +88,7 @@ def check_tuner(text):
         collective, least, most, algorithm, protocol, channels, nodes, ranks = line.split(",")
         assert collective in ("broadcast", "reduce", "allgather", "reducescatter", "allreduce"), line
         assert algorithm in ("ring", "tree") and protocol in ("ll", "ll128", "simple"), line
-        assert 0 <= int(least) <= int(most) < 2**64 and int(channels) >= -1 and int(nodes) <= int(ranks), line
+        assert 0 <= int(least) <= int(most) < 2**64 and int(channels) >= 1 and int(nodes) <= int(ranks), line
 
 
 def varint(data, at):
@@ -184,7 +184,8 @@ CHECKS = {
     "megatron": check_bash,
     "mindspeed": check_bash,
     "deepspeed": json.loads,
-    "torchtitan": check_toml,
+    "torchtitan": ast.parse,
+    "torchtitan-toml": check_toml,
     "chrome": json.loads,
     "ddp": ast.parse,
     "megatron-nccl": check_yaml,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "app/device_map_input.hpp"
 #include "app/files.hpp"
@@ -14,12 +15,14 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "cluster/device_kind.hpp"
 #include "cluster/presets.hpp"
 #include "cluster/validate.hpp"
 #include "cost/framework.hpp"
 #include "cost/power_cap.hpp"
 #include "io/cluster_json.hpp"
 #include "io/hf_config.hpp"
+#include "io/plan_json.hpp"
 #include "io/profile_json.hpp"
 #include "io/userbuffer_config.hpp"
 #include "model/presets.hpp"
@@ -249,6 +252,39 @@ void require_decided(const Flags& flags, Decides decides) {
   }
 }
 
+// A device that no profile knows has the efficiencies of none in particular, which hides what makes it differ.
+std::vector<std::string> remarks_on_devices(const Flags& flags, const ClusterSpec& cluster) {
+  std::vector<std::string> remarks;
+  if (cluster.execution.links != LinkTiming::nominal || (flags.declares("profile") && flags.given("profile")))
+    return {};
+  const std::vector<std::string> known = device_names();
+  std::set<std::string> unknown;
+  const auto look_at = [&](const Device& device) {
+    if (std::ranges::find(known, kind_of_device(device.name)) == known.end()) unknown.insert(device.name);
+  };
+  look_at(cluster.device);
+  for (const NodeOverride& node : cluster.overrides) {
+    if (node.device) look_at(*node.device);
+  }
+  for (const std::string& name : unknown) {
+    remarks.push_back(fmt::format(
+        "device {}: is planned with efficiencies of no device in particular; say in the cluster's file which "
+        "one it is like ({{\"like\": \"h100\"}}), or give a --profile",
+        name));
+  }
+  return remarks;
+}
+
+// Returns the flags whose values decide what a plan's time is, beside model, cluster and layout.
+std::string condition_flags(const Flags& flags) {
+  std::vector<std::string> given;
+  for (const char* name : {"framework", "profile", "cuda-graphs", "links", "nccl", "movers", "power-cap"}) {
+    if (flags.declares(name) && flags.given(name)) given.push_back(fmt::format("--{} {}", name, *flags.text(name)));
+  }
+  if (flags.declares("tp-comm-overlap") && flags.is_set("tp-comm-overlap")) given.emplace_back("--tp-comm-overlap");
+  return fmt::format("{}", fmt::join(given, " "));
+}
+
 Inputs read_inputs(const Flags& flags, Decides decides) {
   require_decided(flags, decides);
   Inputs inputs;
@@ -259,6 +295,7 @@ Inputs read_inputs(const Flags& flags, Decides decides) {
   inputs.layout = read_layout(flags, inputs.model, cluster);
   make_room_for_all(flags, cluster, inputs.model, inputs.layout);
   inputs.remarks = remarks_on_model(flags, inputs.layout, inputs.cluster.execution.runtime);
+  for (std::string& remark : remarks_on_devices(flags, inputs.cluster)) inputs.remarks.push_back(std::move(remark));
   inputs.options = read_policy_options(flags);
   require_applicable(inputs.options, inputs.layout);
   if (inputs.options.overlap_moe_expert_parallel_comm && inputs.layout.micro_batches() == 1) {
@@ -269,6 +306,7 @@ Inputs read_inputs(const Flags& flags, Decides decides) {
   inputs.programs = read_programs(flags);
   inputs.program_store = read_program_store(flags, inputs.cluster);
   inputs.reserve = limited.reserve;
+  inputs.condition_flags = condition_flags(flags);
   return inputs;
 }
 
@@ -290,6 +328,13 @@ PolicyOptions read_policy_options(const Flags& flags) {
 
 double read_budget(const Flags& flags) {
   return flags.number("budget", 0, 1e6).value_or(PlanSearch{}.budget_s);
+}
+
+Profile read_profile_of_plan(const Flags& flags, const SavedPlan& saved) {
+  Profile profile = saved.conditions ? saved.conditions->profile : default_profile();
+  if (const auto file = flags.text("profile")) profile = read_profile(read_text_file(*file), *file, std::move(profile));
+  profile.programs = carried_programs_of(saved.plan);
+  return profile;
 }
 
 Profile read_profile(const Flags& flags) {

@@ -3,6 +3,7 @@
 
 #include "app/flags.hpp"
 #include "cost/profile.hpp"
+#include "io/plan_json.hpp"
 #include "study/inputs.hpp"
 
 namespace weft {
@@ -35,6 +36,9 @@ PolicyOptions read_policy_options(const Flags& flags);
 double read_budget(const Flags& flags);
 // The constants that come with Weft, with what --profile changes.
 Profile read_profile(const Flags& flags);
+// The constants that a plan file says its time depends on, with what --profile changes; those that come with Weft where
+// the file says nothing.
+Profile read_profile_of_plan(const Flags& flags, const SavedPlan& saved);
 
 // Whether the text of --model or --cluster names a file; a preset otherwise.
 bool names_a_file(const std::string& text);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "app/test_cli.hpp"
 #include "base/error.hpp"
 
@@ -286,6 +288,43 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --seq 1000000000 --micro-batch 100000000", "63 bits", "size"},
         BadCase{"--model no/such/config.json --cluster dgx-a100:1", "no/such/config.json", "read"},
         BadCase{"--model llama2-7b --cluster no/such/cluster.json", "no/such/cluster.json", "read"}));
+
+// A device like a known one has its efficiencies: a cluster of such devices is the preset, and one node at half of the
+// speed holds all others up for twice the time that computing takes.
+TEST(DevicesLikeKnownOnes, HaveTheirEfficiencies) {
+  const ScratchFolder folder("like");
+  const auto cluster = [&](const std::string& device, const std::string& overrides) {
+    return folder.write("cluster.json", R"({"name": "c", "nodes": 4, "devices_per_node": 8, "device": )" + device +
+                                            R"(, "levels": [
+        {"name": "nvlink", "joins": "node", "bandwidth": "450GB/s", "latency": "1us"},
+        {"name": "nic", "joins": "cluster", "bandwidth": "400Gb/s", "latency": "5us"}], "overrides": [)" +
+                                            overrides + "]}");
+  };
+  const auto compute_s = [](const std::string& file) {
+    const CliResult result = weft_cli(
+        "plan --model llama3-8b --layers 4 --seq 8192 --tp 8 --global-batch 16 --policy serial --json --cluster " +
+        file);
+    EXPECT_TRUE(result.code == kOk) << result.err;
+    return nlohmann::json::parse(result.out).at("policies").at("serial").at("step_s").get<double>();
+  };
+  const double known = compute_s(cluster("\"h100\"", ""));
+  EXPECT_EQ(compute_s(cluster(R"({"like": "h100"})", "")), known);
+  const double held_up = compute_s(cluster("\"h100\"", R"({"node": 2, "speed": 0.5})"));
+  EXPECT_GT(held_up, 1.5 * known);
+  EXPECT_LT(held_up, 2 * known);
+  const double capped = compute_s(cluster("\"h100\"", R"({"node": 2, "power_cap": 400})"));
+  EXPECT_GT(capped, 1.05 * known);
+}
+
+TEST(DevicesLikeKnownOnes, AreRecommendedToThoseThatAreLikeNone) {
+  const ScratchFolder folder("like_none");
+  const std::string file = folder.write("cluster.json", R"({"name": "c", "nodes": 1, "devices_per_node": 1, "device":
+      {"name": "mine", "matrix_tflops_16": 989, "matrix_tflops_32": 494, "vector_tflops_32": 67, "memory": "80GiB",
+       "memory_bandwidth": "3350GB/s", "compute_units": 132}, "levels": []})");
+  const std::vector<std::string> remarks = inputs("--model gpt2 --cluster " + file).remarks;
+  ASSERT_EQ(remarks.size(), 1U);
+  EXPECT_PRED2(contains, remarks.front(), "device mine: is planned with efficiencies of no device in particular");
+}
 
 // The keys that matter of Mistral 7B v0.1, of Qwen2 (a window that is not used) and of DeepSeek-V3 (published in fp8).
 TEST(ModelFiles, SayWhatThePlanDoesNotModel) {

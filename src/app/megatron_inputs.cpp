@@ -17,14 +17,17 @@ namespace {
 struct LaunchFormat {
   const char *flag, *help;
   LaunchJob (*read)(const std::string& text, const std::string& file_name);
+  const char* framework = "";  // whose file it is, where its constants are others than those without --framework
 };
 
 constexpr LaunchFormat kFormats[] = {
     {"megatron-args", "a Megatron-LM launch line or script: model, layout and policy (flags here win)",
      read_megatron_args},
     {"mindspeed-args", "the same of MindSpeed", read_megatron_args},
-    {"deepspeed-config", "DeepSpeed's JSON: batches, ZeRO and policy (flags here win)", read_deepspeed_config},
-    {"torchtitan-config", "TorchTitan's TOML: layout and policy (flags here win)", read_torchtitan_config},
+    {"deepspeed-config", "DeepSpeed's JSON: batches, ZeRO and policy (flags here win)", read_deepspeed_config,
+     "deepspeed"},
+    {"torchtitan-config", "TorchTitan's TOML: layout and policy (flags here win)", read_torchtitan_config,
+     "torchtitan"},
 };
 
 // Nothing where no flag names a file.
@@ -116,12 +119,24 @@ std::vector<IgnoredFlag> apply_launch(Flags& flags) {
       flags.set(setting.flag, setting.value, setting.from);
     }
   }
+  const LaunchFormat& format = *given_format(flags);
+  if (*format.framework != '\0' && flags.declares("framework") && !flags.given("framework")) {
+    flags.set("framework", format.framework, *flags.text(format.flag));
+  }
   return job->ignored;
 }
 
 std::optional<Transformer> launch_model(const Flags& flags) {
   std::optional<LaunchJob> job = read_job(flags);
   return job ? std::move(job->model) : std::nullopt;
+}
+
+std::vector<std::string> model_flags_of(const std::vector<IgnoredFlag>& ignored) {
+  std::vector<std::string> flags;
+  for (const IgnoredFlag& flag : ignored) {
+    if (flag.of_model) flags.push_back(flag.flag + (flag.value.empty() ? "" : " " + flag.value));
+  }
+  return flags;
 }
 
 void print_ignored(std::ostream& err, const std::string& file, const std::vector<IgnoredFlag>& ignored) {

@@ -26,6 +26,8 @@ std::vector<IgnoredFlag> apply_launch(Flags& flags);
 std::optional<Transformer> launch_model(const Flags& flags);
 
 // For a person: what does not matter in one line, the rest one by one.
+// Returns those that decide what is trained, as the file has them: "--rotary-base 500000".
+std::vector<std::string> model_flags_of(const std::vector<IgnoredFlag>& ignored);
 void print_ignored(std::ostream& err, const std::string& file, const std::vector<IgnoredFlag>& ignored);
 
 }  // namespace weft

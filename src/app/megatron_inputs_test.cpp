@@ -144,5 +144,25 @@ TEST_F(MegatronInputs, MessagesNameTheLine) {
   EXPECT_TRUE(contains(result.err, "bad.sh: line 3: --bf16: takes no value, but 'yes' follows")) << result.err;
 }
 
+// Whose file it is says whose host and kernels run the step; --framework still wins.
+TEST(LaunchFiles, SayWhichFrameworkRunsTheStep) {
+  const ScratchFolder folder("launch_framework");
+  const std::string deepspeed = folder.write("ds.json", R"({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+      "zero_optimization": {"stage": 3, "reduce_bucket_size": 5e8}})");
+  const std::string torchtitan = folder.write("tt.toml", "[training]\nlocal_batch_size = 1\nseq_len = 512\n");
+  const auto step = [](const std::string& flags) {
+    const CliResult result =
+        weft_cli("plan --model llama3-8b --layers 2 --cluster dgx-h100:1 --seq 512 --micro-batches 2 --json " + flags);
+    EXPECT_TRUE(result.code == kOk) << result.err;
+    return nlohmann::json::parse(result.out).at("policies").front().at("step_s").get<double>();
+  };
+  for (const auto& [file, name] : {std::pair{"--deepspeed-config " + deepspeed, "deepspeed"},
+                                   {"--torchtitan-config " + torchtitan, "torchtitan"}}) {
+    const std::string flags = file + " --micro-batches 2";
+    EXPECT_EQ(step(file), step(file + " --framework " + name)) << flags;
+    EXPECT_NE(step(file), step(file + " --framework megatron")) << flags;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -43,6 +43,25 @@ TEST_F(Programs, APlanCarriesThemAndIsProven) {
   EXPECT_EQ(step(plan), step(simulated));
 }
 
+// Sizes that only gates know are no program's; a policy that cuts experts by tokens has other transfers, and says so.
+TEST_F(Programs, OfExpertsNeedSizesThatAreKnown) {
+  const std::string exchange =
+      file("exchange.xml", {.algorithm = Algorithm::pairwise, .kind = Collective::all_to_all, .ranks = 4});
+  const std::string plan =
+      "plan --layers 2 --hidden 64 --heads 4 --vocab 256 --experts 8 --top-k 2 --cluster local:4 --ep 4 --seq 512 "
+      "--program all_to_all=" +
+      exchange;
+  const CliResult uneven = weft_cli(plan + " --policy serial");
+  EXPECT_EQ(uneven.code, kBadInput);
+  EXPECT_TRUE(contains(uneven.err, "give --expert-exchange padded")) << uneven.err;
+  const CliResult serial = weft_cli(plan + " --policy serial --expert-exchange padded");
+  EXPECT_EQ(serial.code, kOk) << serial.err;
+  EXPECT_TRUE(contains(serial.out, "program exchange.xml")) << serial.out;
+  const CliResult searched = weft_cli(plan + " --policy weft --expert-exchange padded --budget 1");
+  EXPECT_EQ(searched.code, kOk) << searched.err;
+  EXPECT_TRUE(contains(searched.out, "program exchange.xml") || contains(searched.err, "is not used")) << searched.err;
+}
+
 TEST_F(Programs, AreRefusedWithTheReason) {
   const auto refused = [&](const std::string& program, const std::string& why) {
     const CliResult plan = weft_cli(fmt::format("plan {}--program {}", kSmall, program));

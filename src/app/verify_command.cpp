@@ -12,11 +12,14 @@
 #include "app/plan/chakra_command.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "base/text.hpp"
+#include "cost/framework.hpp"
 #include "io/pipeline_csv.hpp"
 #include "io/plan_json.hpp"
 #include "plan/pipeline/receive_buffers.hpp"
 #include "plan/pipeline/verify_actions.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/memory_needs.hpp"
 #include "study/chakra/chakra_study.hpp"
 
 namespace weft {
@@ -85,6 +88,22 @@ int verify_traces(const std::string& where, bool as_json, std::ostream& out) {
   return violation ? kAnswerIsNo : kOk;
 }
 
+// What the framework that the plan is for takes beside the plan's values, which the plan's own proof does not know.
+std::optional<Violation> exceeds_memory(const Plan& plan, const Profile& profile, Bytes limit) {
+  const std::vector<MemoryNeed> needs = memory_needs(plan, profile);
+  for (std::size_t c = 0; c < needs.size(); ++c) {
+    const Bytes available = limit.value > 0 ? limit : needs[c].available;
+    if (needs[c].needed <= available) continue;
+    const Bytes own = plan.classes[c].memory;
+    return Violation{Rule::memory,
+                     fmt::format("memory: {} needs {} but a {} has {} (values of the plan {}, {} beside them {})",
+                                 plan.graph.classes[c].name, format_bytes(needs[c].needed),
+                                 plan.graph.classes[c].device.name, format_bytes(available), format_bytes(own),
+                                 profile.framework->name, format_bytes(needs[c].needed - own))};
+  }
+  return std::nullopt;
+}
+
 bool are_traces(const std::string& where) {
   std::error_code error;
   return where.ends_with(".et") || std::filesystem::is_directory(where, error);
@@ -119,12 +138,16 @@ int run_verify_command(const std::vector<std::string>& arguments, std::ostream& 
   }
   if (flags.given("receive-buffers")) fail("--receive-buffers: is of schedules (.csv); plans have places of their own");
 
-  Plan plan = read_plan_json(read_text_file(*file), *file);
+  SavedPlan saved = read_saved_plan(read_text_file(*file), *file);
   VerifyOptions options;
   if (const auto gib = flags.number("memory", 0.001, 1e6)) {
     options.memory_limit = Bytes{static_cast<std::int64_t>(*gib * 1024 * 1024 * 1024)};
   }
-  const auto violation = verify_plan(std::move(plan), options);
+  const CheckedPlan checked = check_plan(std::move(saved.plan), options);
+  std::optional<Violation> violation = checked.violation;
+  if (!violation && saved.conditions) {
+    violation = exceeds_memory(checked.whole->plan(), saved.conditions->profile, options.memory_limit);
+  }
   print_verification(out, *file, violation, flags.is_set("json"));
   return violation ? kAnswerIsNo : kOk;
 }

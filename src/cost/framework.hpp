@@ -35,7 +35,7 @@ struct ListCollectives {
   double reduce_scatter_bytes = 0, all_gather_bytes = 0;  // moved in device memory for every element
 };
 
-// Memory that a framework takes beside the values of a plan (study/plan/framework_memory.hpp).
+// Memory that a framework takes beside the values of a plan (planner/framework_memory.hpp).
 struct FrameworkMemory {
   double attention_bytes = 0;     // saved for backward, of every element of the queries
   double activation_bytes = 0;    // likewise, of every element of the feed-forward's activation
@@ -46,6 +46,11 @@ struct FrameworkMemory {
   double fragmentation = 0;       // of activations: reserved and not in use
   // Standard deviation of the logarithm of what runs needed over what is predicted; 0: not known.
   double spread = 0;
+
+  bool takes_any() const {
+    return attention_bytes > 0 || activation_bytes > 0 || logit_bytes > 0 || bucket_bytes > 0 ||
+           buffers_per_layer > 0 || fragmentation > 0;
+  }
 };
 
 // What a device reaches in whole steps under the framework, where power and the framework's kernels decide.

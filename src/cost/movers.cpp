@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "cluster/device_kind.hpp"
+
 namespace weft {
 namespace {
 
@@ -112,7 +114,8 @@ std::int32_t fewest_blocks(const Kernel& kernel) {
 
 }  // namespace
 
-std::optional<GpuGeneration> gpu_generation(std::string_view device) {
+std::optional<GpuGeneration> gpu_generation(std::string_view name) {
+  const std::string_view device = kind_of_device(name);
   if (device.starts_with("a100")) return GpuGeneration::ampere;
   for (const std::string_view hopper : {"h100", "h200", "h800"}) {
     if (device == hopper) return GpuGeneration::hopper;

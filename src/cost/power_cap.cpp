@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "cluster/device_kind.hpp"
 
 namespace weft {
 namespace {
@@ -34,8 +35,17 @@ void slow_down(DeviceProfile& device, double clock) {
 
 double rated_watts(std::string_view device) {
   const auto found = std::find_if(kRatedPowers.begin(), kRatedPowers.end(),
-                                  [&](const RatedPower& power) { return power.device == device; });
+                                  [&](const RatedPower& power) { return power.device == kind_of_device(device); });
   return found == kRatedPowers.end() ? 0 : found->watts;
+}
+
+double clock_under_cap(std::string_view device, double cap_watts) {
+  const double rated = rated_watts(device);
+  if (rated == 0) fail("the rated power of {} is not known", device);
+  if (cap_watts > rated || cap_watts < kLeastShare * rated) {
+    fail("{} allows {:g} to {:g} watts", device, kLeastShare * rated, rated);
+  }
+  return capped_clock(cap_watts, rated);
 }
 
 double capped_clock(double cap_watts, double rated_watts) {
@@ -49,13 +59,12 @@ Profile with_power_cap(Profile profile, const ClusterSpec& cluster, double cap_w
     if (node.device) names.insert(node.device->name);
   }
   for (const std::string& name : names) {
-    const double rated = rated_watts(name);
-    if (rated == 0) fail("--power-cap {:g}: the rated power of {} is not known", cap_watts, name);
-    if (cap_watts > rated || cap_watts < kLeastShare * rated) {
-      fail("--power-cap {:g}: {} allows {:g} to {:g} watts", cap_watts, name, kLeastShare * rated, rated);
-    }
     DeviceProfile device = profile.device(name);
-    slow_down(device, capped_clock(cap_watts, rated));
+    try {
+      slow_down(device, clock_under_cap(name, cap_watts));
+    } catch (const Error& error) {
+      fail("--power-cap {:g}: {}", cap_watts, error.what());
+    }
     profile.devices[name] = std::move(device);
   }
   return profile;

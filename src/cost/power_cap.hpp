@@ -16,6 +16,9 @@ double rated_watts(std::string_view device);
 // depend on the clock (memory, leakage, links); the rest falls with its third power, because voltage falls with it.
 inline constexpr double kConstantShare = 0.3;  // an estimate
 double capped_clock(double cap_watts, double rated_watts);
+// Returns the clock of a known device, or of one like it, under a cap, 1 being that of no cap. Throws Error that says
+// what is allowed.
+double clock_under_cap(std::string_view device, double cap_watts);
 
 // The profile with every arithmetic rate of the cluster's devices at that clock. Throws Error naming --power-cap, the
 // device and what is allowed.

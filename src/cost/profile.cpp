@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cluster/device_kind.hpp"
+
 namespace weft {
 namespace {
 
@@ -143,6 +145,7 @@ std::optional<LibraryLink> link_of(const LibraryProfile& library) {
 const DeviceProfile& Profile::device(std::string_view name) const {
   static const DeviceProfile unknown{};
   auto found = devices.find(name);
+  if (found == devices.end()) found = devices.find(kind_of_device(name));
   if (found == devices.end()) found = devices.find("default");
   return found == devices.end() ? unknown : found->second;
 }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/mix.hpp"
-#include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/rank_exchange.hpp"
 
 namespace weft {
@@ -46,6 +46,28 @@ class HandOver {
   EventId copied_;
 };
 
+// Returns all that a step leaves in this rank's memory for the next one: what operations read of the iteration before,
+// be it weights, moments, factors of curvature or errors of compression. Plans of one model, cluster and layout have
+// the same values in the same order, wherever they place them. Contents are bits here, whatever their type: places are
+// aligned, so counting on to whole words touches nothing else.
+std::vector<Vector> state_between_steps(const RankView& view) {
+  constexpr std::int64_t kWord = sizeof(float);
+  static_assert(kAlignment % kWord == 0);
+  std::set<ValueId> values;
+  for (const Operation& op : view.original().operations) {
+    if (op.rank_class != view.rank_class()) continue;
+    for (const Read& read : op.reads) {
+      if (read.distance > 0) values.insert(read.value);
+    }
+  }
+  std::vector<Vector> state;
+  for (const ValueId value : values) {
+    const Bytes bytes = view.plan().graph.value(value).bytes();
+    state.push_back({{view.data(value).address, ElementType::fp32}, (bytes.value + kWord - 1) / kWord});
+  }
+  return state;
+}
+
 // One rank's part of one plan, ready to run. What it refers to must stay where it is.
 class PlanOnRank {
  public:
@@ -57,7 +79,8 @@ class PlanOnRank {
         compute_(view_, parameters_, settings_, batches_, training_),
         transfers_(view_, parameters_),
         // Steps of a plan seldom follow each other, so they are not recorded.
-        run_(make_plan_run(view_, communicator, processor, compute_, transfers_, {.graphs = GraphWish::never})) {
+        run_(make_plan_run(view_, communicator, processor, compute_, transfers_, {.graphs = GraphWish::never})),
+        state_(state_between_steps(view_)) {
     run_->rehearse(/*validates=*/false);
   }
   PlanOnRank(const PlanOnRank&) = delete;
@@ -67,12 +90,11 @@ class PlanOnRank {
 
   // Its own step has ended everywhere on this rank, so nothing reads or writes what is copied.
   void take_over(const PlanOnRank& other, const HandOver& hand_over) {
+    WEFT_CHECK(state_.size() == other.state_.size());
     std::vector<std::pair<Vector, Vector>> copies;
-    for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
-      const std::vector<Vector> to = state_of(parameters_.all()[i]), from = other.state_of(other.parameters_.all()[i]);
-      for (std::size_t part = 0; part < to.size(); ++part) {
-        if (to[part].size > 0) copies.emplace_back(from[part], to[part]);
-      }
+    for (std::size_t i = 0; i < state_.size(); ++i) {
+      WEFT_CHECK(state_[i].size == other.state_[i].size);
+      if (state_[i].size > 0) copies.emplace_back(other.state_[i], state_[i]);
     }
     hand_over.copy(copies);
   }
@@ -85,17 +107,6 @@ class PlanOnRank {
   }
 
  private:
-  // All that a parameter takes from step to step.
-  std::vector<Vector> state_of(const ParameterState& p) const {
-    std::vector<Vector> state = {parameters_.held_weights(p)};
-    const bool is_kept_apart = state.front().data.type != ElementType::fp32 || p.unrounded.valid();
-    if (is_kept_apart) state.push_back(parameters_.own_master(p));
-    for (const TensorKind kind : kinds_of(settings_)) {
-      if (kind != TensorKind::weight) state.push_back(parameters_.own_moment(p, static_cast<int>(kind) - 1));
-    }
-    return state;
-  }
-
   RankView view_;
   ParameterStates parameters_;
   TrainSettings settings_;
@@ -104,6 +115,7 @@ class PlanOnRank {
   ComputeBinder compute_;
   TransferBinder transfers_;
   std::unique_ptr<PlanRun> run_;
+  std::vector<Vector> state_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Training on batches of several sequence lengths: one plan for each length, and the batch of a step says which of them
-// runs. Weights and moments go from plan to plan; everything else is each plan's own.
+// runs. All that a step leaves for the next one goes from plan to plan: weights, moments, factors of curvature, errors
+// of compression. Everything else is each plan's own.
 #pragma once
 
 #include <cstdint>

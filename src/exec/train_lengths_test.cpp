@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "exec/checkpoint/test_checkpoints.hpp"
 #include "exec/test_fake_collectives.hpp"
 #include "exec/test_training.hpp"
 
@@ -13,20 +14,23 @@ namespace {
 // Plans for batches of these lengths, everything else alike.
 class LengthsRun {
  public:
-  LengthsRun(const test::TinyCase& c, const std::vector<std::int64_t>& lengths) {
-    const test::TinyRun one(c);
+  LengthsRun(const PlanRequest& one, const std::string& policy, const std::vector<std::int64_t>& lengths,
+             const TrainSettings& settings = {})
+      : settings_(settings) {
     cluster_ = one.cluster;
     requests_.reserve(lengths.size());
     for (const std::int64_t length : lengths) {
-      requests_.push_back(one.request);
+      requests_.push_back(one);
       requests_.back().layout.seq = length;
-      plans_.push_back(make_whole_plan(requests_.back(), test::build(requests_.back()), c.policy));
+      plans_.push_back(make_whole_plan(requests_.back(), test::build(requests_.back()), policy));
     }
   }
+  LengthsRun(const test::TinyCase& c, const std::vector<std::int64_t>& lengths)
+      : LengthsRun(test::TinyRun(c).request, c.policy, lengths) {}
 
   // On this processor, or in the streams of an accelerator.
   LengthsResult train(std::int64_t steps, bool on_streams = false) const {
-    LengthsJob job{{}, {}, Corpus::generate(3, 4096)};
+    LengthsJob job{{}, settings_, Corpus::generate(3, 4096)};
     job.settings.steps = steps;
     for (const WholePlan& plan : plans_) job.plans.push_back(&plan);
     LengthsResult result;
@@ -47,6 +51,7 @@ class LengthsRun {
   }
 
  private:
+  TrainSettings settings_;
   ClusterSpec cluster_;
   std::vector<PlanRequest> requests_;
   std::vector<WholePlan> plans_;
@@ -80,6 +85,61 @@ TEST(TrainLengths, HandsOverWeightsAndMomentsWhole) {
     const LengthsResult both = LengthsRun(c, {8, 8}).train(8);
     EXPECT_EQ(std::set<std::size_t>(both.chosen.begin(), both.chosen.end()).size(), 2U);
     EXPECT_EQ(both.losses, test::TinyRun(c).train(8).losses);
+  }
+}
+
+// What one plan, which keeps its state where it is, makes of these steps.
+std::vector<double> losses_of_one_plan(const PlanRequest& request, const std::string& policy,
+                                       const TrainSettings& settings) {
+  const WholePlan whole = make_whole_plan(request, test::build(request), policy);
+  const TrainJob job{whole, settings, Corpus::generate(3, 4096), 1, true, nullptr};
+  std::vector<double> losses;
+  const Cluster paced(request.cluster);
+  local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
+    const TrainResult own = train_rank(job, communicator, *make_kernels());
+    if (communicator.rank() == 0) losses = own.losses;
+  });
+  return losses;
+}
+
+// The same for what trainings keep beside weights and moments: factors of curvature and their inverses, errors of
+// compressed gradients, bases of PowerSGD, codes of weights, weights before they were rounded, ...
+TEST(TrainLengths, HandsOverAllThatAStepLeavesForTheNext) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  struct Case {
+    std::string name;
+    Layout layout;
+    std::int64_t ranks = 2;
+    std::string policy = "priority";
+    Optimizer optimizer = Optimizer::adam;
+  };
+  using enum CompressionFormat;
+  const std::vector<Case> cases{
+      {"K-FAC", {.kfac_interval = 1}, 1, "serial", Optimizer::kfac},
+      {"K-FAC, pp 2, every third step", {.pp = 2, .kfac_interval = 3}, 2, "priority", Optimizer::kfac},
+      {"K-FAC, zero 1", {.zero = 1, .kfac_interval = 2}, 2, "priority", Optimizer::kfac},
+      {"gradients as int8", {.compress = {.format = int8, .min_elements = 32}}, 2, "ddp"},
+      {"gradients as int8, zero 2", {.zero = 2, .compress = {.format = int8, .min_elements = 32}}},
+      {"gradients of low rank", {.compress = {.format = power_sgd, .min_elements = 32, .rank = 2}}, 2, "ddp"},
+      {"weights as int8, zero 1", {.zero = 1, .compress = {.min_elements = 32}, .compress_weights = int8}},
+      {"weights as int8, zero 3", {.zero = 3, .compress = {.min_elements = 32}, .compress_weights = int8}, 2, "fsdp"},
+      {"momentum", {}, 2, "ddp", Optimizer::sgd},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    Layout layout = c.layout;
+    layout.micro_batch = 1;
+    const PlanRequest request =
+        test::PlannedLayout::request_of(test::tiny_gpt(), layout, c.ranks, 8 * layout.pp / c.ranks);
+    TrainSettings settings;
+    settings.steps = 8;
+    settings.optimizer = c.optimizer;
+    settings.kfac.learning_rate = 0.001;
+    settings.kfac.damping = 0.1;
+    if (c.optimizer == Optimizer::sgd) settings.sgd.momentum = 0.9;
+    const LengthsResult both = LengthsRun(request, c.policy, {8, 8}, settings).train(8);
+    EXPECT_EQ(std::set<std::size_t>(both.chosen.begin(), both.chosen.end()).size(), 2U);
+    EXPECT_EQ(both.losses, losses_of_one_plan(request, c.policy, settings));
   }
 }
 

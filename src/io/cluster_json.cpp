@@ -11,7 +11,9 @@
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "base/text.hpp"
+#include "cluster/device_kind.hpp"
 #include "cluster/validate.hpp"
+#include "cost/power_cap.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/json/json_reader.hpp"
 #include "io/topology/topology_json.hpp"
@@ -66,6 +68,63 @@ Bytes read_bytes(const Place& place, const std::string& key) {
   return {place.object.integer(key, 1)};
 }
 
+// Returns the device at a share of its speed, and at the clock that a power cap allows. Compute and memory are both as
+// much slower; a cap slows products and attention alone, as --power-cap does.
+Device slowed_device(Device device, const JsonObject& object) {
+  constexpr double kLeastSpeed = 0.01, kMostSpeed = 2, kMostWatts = 10'000;
+  std::string label = object.has("name") ? object.string("name") : "";
+  const auto describe = [&](const std::string& words) {
+    if (!object.has("name")) label += (label.empty() ? "" : ",") + words;
+  };
+  if (object.has("speed")) {
+    const double speed = object.number("speed", kLeastSpeed, kMostSpeed);
+    for (double* rate :
+         {&device.matrix_tflops_16, &device.matrix_tflops_32, &device.matrix_tflops_8, &device.matrix_tflops_4,
+          &device.vector_tflops_32, &device.memory_bandwidth.bytes_per_second}) {
+      *rate *= speed;
+    }
+    describe(fmt::format("{:g}", speed));
+  }
+  if (object.has("power_cap")) {
+    const double watts = object.number("power_cap", 1, kMostWatts);
+    double clock = 1;
+    try {
+      clock = clock_under_cap(device.name, watts);
+    } catch (const Error& error) {
+      fail("{}: key 'power_cap': value {:g}: {}", object.where(), watts, error.what());
+    }
+    for (double* rate :
+         {&device.matrix_tflops_16, &device.matrix_tflops_32, &device.matrix_tflops_8, &device.matrix_tflops_4}) {
+      *rate *= clock;
+    }
+    describe(fmt::format("{:g}W", watts));
+  }
+  device.name = name_of_device_like(device.name, label.empty() ? "own" : label);
+  return device;
+}
+
+// A device like a known one: its figures where the file gives no others, its efficiencies in any case.
+Device read_device_like(const Place& place) {
+  const JsonObject& object = place.object;
+  object.allow_only(std::vector<std::string>{"like", "speed", "power_cap", "name", "matrix_tflops_16",
+                                             "matrix_tflops_32", "matrix_tflops_8", "matrix_tflops_4",
+                                             "vector_tflops_32", "memory", "memory_bandwidth", "compute_units",
+                                             "compute_slowdown", "transfer_slowdown"});
+  const std::vector<std::string> names = device_names();
+  Device device = device_profile(names[object.one_of("like", names)]);
+  device.matrix_tflops_16 = object.number_or("matrix_tflops_16", device.matrix_tflops_16, 0);
+  device.matrix_tflops_32 = object.number_or("matrix_tflops_32", device.matrix_tflops_32, 0);
+  device.matrix_tflops_8 = object.number_or("matrix_tflops_8", device.matrix_tflops_8, 0);
+  device.matrix_tflops_4 = object.number_or("matrix_tflops_4", device.matrix_tflops_4, 0);
+  device.vector_tflops_32 = object.number_or("vector_tflops_32", device.vector_tflops_32, 0);
+  if (object.has("memory")) device.memory = read_bytes(place, "memory");
+  if (object.has("memory_bandwidth")) device.memory_bandwidth = read_bandwidth(place, "memory_bandwidth");
+  device.compute_units = static_cast<int>(object.integer_or("compute_units", device.compute_units, 1, 1'000'000));
+  device.compute_slowdown = object.number_or("compute_slowdown", device.compute_slowdown, 0);
+  device.transfer_slowdown = object.number_or("transfer_slowdown", device.transfer_slowdown, 0);
+  return slowed_device(std::move(device), object);
+}
+
 Device read_device(const Place& parent) {
   if (parent.is_text("device")) {
     const std::vector<std::string> names = device_names();
@@ -76,7 +135,8 @@ Device read_device(const Place& parent) {
   }
   const Place place(parent.value.at("device"), parent.object.where() + ": device");
   const JsonObject& object = place.object;
-  object.allow_only(std::vector<std::string>{"name", "matrix_tflops_16", "matrix_tflops_32", "matrix_tflops_8",
+  if (object.has("like")) return read_device_like(place);
+  object.allow_only(std::vector<std::string>{"name", "like", "matrix_tflops_16", "matrix_tflops_32", "matrix_tflops_8",
                                              "matrix_tflops_4", "vector_tflops_32", "memory", "memory_bandwidth",
                                              "compute_units", "compute_slowdown", "transfer_slowdown"});
   return {.name = object.string("name"),
@@ -123,15 +183,20 @@ LevelSpec read_level(const Place& place) {
 }
 
 // One entry may name several nodes; the spec has one override for each.
-std::vector<NodeOverride> read_override(const Place& place) {
+std::vector<NodeOverride> read_override(const Place& place, const Device& of_others) {
   const JsonObject& object = place.object;
-  object.allow_only(std::vector<std::string>{"node", "nodes", "level", "bandwidth", "latency", "device"});
+  object.allow_only(
+      std::vector<std::string>{"node", "nodes", "level", "bandwidth", "latency", "device", "speed", "power_cap"});
   if (object.has("node") == object.has("nodes")) fail("{}: one of 'node' and 'nodes' is needed", object.where());
   NodeOverride change;
   change.level = object.string_or("level", "");
   if (object.has("bandwidth")) change.bandwidth = read_bandwidth(place, "bandwidth");
   if (object.has("latency")) change.latency = read_latency(place, "latency");
   if (object.has("device")) change.device = read_device(place);
+  if (object.has("speed") || object.has("power_cap")) {
+    if (object.has("device")) fail("{}: 'speed' and 'power_cap' stand in 'device' where there is one", object.where());
+    change.device = slowed_device(of_others, object);
+  }
   const std::vector<std::int64_t> nodes = object.has("nodes") ? object.integers("nodes", 0, kMaxNodes - 1)
                                                               : std::vector{object.integer("node", 0, kMaxNodes - 1)};
   if (nodes.empty()) fail("{}: 'nodes' names no node", object.where());
@@ -260,7 +325,7 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
   spec.nodes_per_leaf = object.integer_or("nodes_per_leaf", 0, 0, kMaxNodes);
   for_each(place, "levels", [&](const Place& level) { spec.levels.push_back(read_level(level)); });
   for_each(place, "overrides", [&](const Place& entry) {
-    for (NodeOverride& change : read_override(entry)) spec.overrides.push_back(std::move(change));
+    for (NodeOverride& change : read_override(entry, spec.device)) spec.overrides.push_back(std::move(change));
   });
   spec.execution = read_execution(object);
   if (object.has("device_map")) spec.device_map = object.integers("device_map", 0, kMaxDevices - 1);

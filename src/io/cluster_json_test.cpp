@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
+#include "cluster/device_kind.hpp"
 #include "cluster/presets.hpp"
 
 namespace weft {
@@ -104,10 +107,42 @@ TEST(ClusterFormatPage, ADeviceMayBeGivenInFull) {
                             .transfer_slowdown = 0}));
 }
 
+// A node at 85 % computes and reads memory at 85 % of the rate; under a cap of c of r watts products run at the cube
+// root of (c - 0.3 r) / 0.7 r: 290 / 490 of 700 W.
+TEST(ClusterFormatPage, AStragglerIsAKnownDeviceAtAShareOfItsSpeed) {
+  const ClusterSpec spec = read_cluster_json(example("straggler"), "docs");
+  const Device known = device_profile("h100");
+  ASSERT_EQ(spec.overrides.size(), 2U);
+  const Device &slow = *spec.overrides[0].device, &capped = *spec.overrides[1].device;
+  EXPECT_EQ(spec.overrides[0].node, 7);
+  EXPECT_EQ(kind_of_device(slow.name), "h100");
+  EXPECT_EQ(kind_of_device(capped.name), "h100");
+  EXPECT_NE(slow.name, capped.name);
+  EXPECT_DOUBLE_EQ(slow.matrix_tflops_16, 0.85 * known.matrix_tflops_16);
+  EXPECT_DOUBLE_EQ(slow.matrix_tflops_8, 0.85 * known.matrix_tflops_8);
+  EXPECT_DOUBLE_EQ(slow.vector_tflops_32, 0.85 * known.vector_tflops_32);
+  EXPECT_DOUBLE_EQ(slow.memory_bandwidth.bytes_per_second, 0.85 * known.memory_bandwidth.bytes_per_second);
+  EXPECT_EQ(slow.memory, known.memory);
+  EXPECT_NEAR(capped.matrix_tflops_16 / known.matrix_tflops_16, std::cbrt(290.0 / 490.0), 1e-12);
+  EXPECT_EQ(capped.memory_bandwidth, known.memory_bandwidth);
+}
+
+TEST(ClusterJson, ADeviceLikeAKnownOneKeepsWhatTheFileDoesNotSay) {
+  const ClusterSpec spec = read_cluster_json(
+      R"({"name": "x", "nodes": 1, "devices_per_node": 2, "levels": [{"name": "nvlink", "joins": "node",
+          "bandwidth": "450GB/s", "latency": "1us"}],
+          "device": {"like": "h100", "name": "ours", "memory": "64GiB", "speed": 0.5}})",
+      "x.json");
+  EXPECT_EQ(spec.device.name, "h100~ours");
+  EXPECT_EQ(spec.device.memory, parse_bytes("64GiB", ""));
+  EXPECT_DOUBLE_EQ(spec.device.matrix_tflops_16, 0.5 * device_profile("h100").matrix_tflops_16);
+  EXPECT_EQ(spec.device.compute_units, device_profile("h100").compute_units);
+}
+
 TEST(ClusterJson, WhatIsWrittenReadsBackTheSame) {
   std::vector<ClusterSpec> specs;
   for (const std::string& text : examples()) specs.push_back(read_cluster_json(text, "docs"));
-  ASSERT_EQ(specs.size(), 6U);
+  ASSERT_EQ(specs.size(), 7U);
   for (const std::string& preset : cluster_preset_names()) {
     specs.push_back(parse_cluster(preset + ":3"));
     // Figures that no decimal text of a few digits holds.

@@ -22,6 +22,7 @@ struct LaunchSetting {
 struct IgnoredFlag {
   std::string flag, value, reason;
   bool harmless = false;  // a known flag that no plan depends on
+  bool of_model = false;  // it decides what is trained
   friend bool operator==(const IgnoredFlag&, const IgnoredFlag&) = default;
 };
 

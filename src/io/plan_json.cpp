@@ -50,7 +50,7 @@ class PlanReader {
     check_version();
     file_.allow_only(std::vector<std::string>{"weft_plan", "policy", "model", "cluster", "layout", "micro_batches",
                                               "classes", "values", "operations", "waits", "windows", "thread_blocks",
-                                              "programs"});
+                                              "programs", "conditions"});
     read_subject();
     rebuild_graph();
     for_each_line(file_, "classes", [&](const JsonObject& line, std::size_t c) { read_class(line, c); });
@@ -59,6 +59,11 @@ class PlanReader {
     read_waits();
     read_windows();
     return std::move(plan_);
+  }
+
+  std::optional<PlanConditions> conditions() const {
+    if (!file_.has("conditions")) return std::nullopt;
+    return conditions_from_json(value_.at("conditions"), fmt::format("{}: conditions", file_.where()));
   }
 
  private:
@@ -344,11 +349,18 @@ class PlanReader {
 
 }  // namespace
 
-Plan read_plan_json(const std::string& text, const std::string& file_name) {
+SavedPlan read_saved_plan(const std::string& text, const std::string& file_name) {
   if (text.size() > kMaxPlanFileBytes) {
     fail("{}: {} bytes are more than the {} that a plan file may have", file_name, text.size(), kMaxPlanFileBytes);
   }
-  return PlanReader(parse_json(text, file_name), file_name).read();
+  const json value = parse_json(text, file_name);
+  PlanReader reader(value, file_name);
+  SavedPlan saved{reader.read(), reader.conditions()};
+  return saved;
+}
+
+Plan read_plan_json(const std::string& text, const std::string& file_name) {
+  return read_saved_plan(text, file_name).plan;
 }
 
 }  // namespace weft

@@ -53,18 +53,6 @@ ordered_json value_line(const Plan& plan, std::size_t id) {
   return line;
 }
 
-// The programs that a plan's transfers name, each once, in the order in which they are first named.
-std::vector<ProgramRef> carried_programs_of(const Plan& plan) {
-  std::vector<ProgramRef> programs;
-  for (const Operation& op : plan.graph.operations) {
-    if (!op.communication || !op.communication->program) continue;
-    if (std::ranges::find(programs, op.communication->program) == programs.end()) {
-      programs.push_back(op.communication->program);
-    }
-  }
-  return programs;
-}
-
 ordered_json communication_object(const Communication& communication, ElementType dtype,
                                   const std::vector<ProgramRef>& programs) {
   ordered_json result{{"collective", name_of(communication.collective)},
@@ -227,7 +215,18 @@ void check_limits(const Plan& plan) {
 
 }  // namespace
 
-void write_plan_json(std::ostream& out, const Plan& plan) {
+std::vector<ProgramRef> carried_programs_of(const Plan& plan) {
+  std::vector<ProgramRef> programs;
+  for (const Operation& op : plan.graph.operations) {
+    if (!op.communication || !op.communication->program) continue;
+    if (std::ranges::find(programs, op.communication->program) == programs.end()) {
+      programs.push_back(op.communication->program);
+    }
+  }
+  return programs;
+}
+
+void write_plan_json(std::ostream& out, const Plan& plan, const PlanConditions* conditions) {
   check_limits(plan);
   out << "{\"weft_plan\":" << kPlanVersion << ",\n\"policy\":" << json_text(ordered_json(plan.policy))
       << ",\n\"model\":" << json_text(model_to_json(plan.model))
@@ -239,6 +238,9 @@ void write_plan_json(std::ostream& out, const Plan& plan) {
   if (!programs.empty()) {
     out << ",\n\"programs\":";
     write_lines(out, programs.size(), "", [&](std::size_t i) { return json_text(carried_to_json(*programs[i])); });
+  }
+  if (conditions != nullptr) {
+    out << ",\n\"conditions\":" << json_text(conditions_to_json(*conditions, plan.cluster));
   }
   out << ",\n\"classes\":[";
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {

@@ -73,12 +73,29 @@ ordered_json points_to_json(const PointsByMembers& measured) {
   return result;
 }
 
+// Tables of whole collectives, by kind and by how many domains of the level below they join.
+ordered_json collectives_to_json(const std::map<Collective, PointsByMembers>& collectives) {
+  ordered_json result = ordered_json::array();
+  for (const auto& [collective, tables] : collectives) {
+    for (ordered_json& table : points_to_json(tables)) {
+      table.erase("members");
+      ordered_json entry{{"collective", name_of(collective)}, {"joined", 0}};
+      entry.update(table);
+      result.push_back(std::move(entry));
+    }
+    std::size_t at = result.size() - tables.size();
+    for (const auto& [joined, points] : tables) result[at++]["joined"] = joined;
+  }
+  return result;
+}
+
 ordered_json links_to_json(const std::map<std::string, LinkProfile, std::less<>>& links) {
   ordered_json result = ordered_json::object();
   for (const auto& [level, link] : links) {
     ordered_json entry{{"efficiency", link.efficiency}};
     if (!link.measured.empty()) entry["measured"] = points_to_json(link.measured);
     if (!link.all_to_all.empty()) entry["all_to_all"] = points_to_json(link.all_to_all);
+    if (!link.collectives.empty()) entry["collectives"] = collectives_to_json(link.collectives);
     result[level] = entry;
   }
   return result;
@@ -90,9 +107,14 @@ double share(const JsonObject& object, const std::string& key, double fallback) 
   return object.number_or(key, fallback, kMinShare, 1);
 }
 
-std::vector<MeasuredEfficiency> read_points(const JsonObject& object) {
+// Small messages reach little of a link, so what was measured by size may be less than a share of large ones.
+constexpr double kMinMeasured = 1e-6;
+// Above 1: bus bandwidth counts the bytes of a ring, and switches and trees move fewer (cost/measured_links.cpp).
+constexpr double kMostOfCollectives = 2;
+
+std::vector<MeasuredEfficiency> read_points(const JsonObject& object, double most = 1) {
   const std::vector<std::int64_t> bytes = object.integers("bytes", 1);
-  const std::vector<double> reached = object.numbers("efficiency", kMinShare, 1);
+  const std::vector<double> reached = object.numbers("efficiency", kMinMeasured, most);
   if (bytes.size() != reached.size() || bytes.empty()) {
     fail("{}: 'bytes' has {} entries and 'efficiency' {}; both need the same number, at least one", object.where(),
          bytes.size(), reached.size());
@@ -114,16 +136,28 @@ PointsByMembers read_by_members(const JsonObject& object, const std::string& key
   return result;
 }
 
+std::map<Collective, PointsByMembers> read_collectives(const JsonObject& object, const std::string& key) {
+  std::map<Collective, PointsByMembers> result;
+  for (const JsonObject& entry : object.objects(key)) {
+    entry.allow_only(std::array<std::string, 4>{"collective", "joined", "bytes", "efficiency"});
+    const auto collective = static_cast<Collective>(entry.one_of("collective", names_up_to(Collective::barrier)));
+    result[collective][entry.integer("joined", 1, kMaxMembers)] = read_points(entry, kMostOfCollectives);
+  }
+  return result;
+}
+
 LinkProfile read_link(const JsonObject& object, LinkProfile link) {
-  object.allow_only(std::array<std::string, 4>{"efficiency", "measured", "all_to_all", "origin"});
+  object.allow_only(std::array<std::string, 5>{"efficiency", "measured", "all_to_all", "collectives", "origin"});
   // One figure for everything replaces tables that the base may have.
   if (object.has("efficiency")) {
     link.measured.clear();
     link.all_to_all.clear();
+    link.collectives.clear();
   }
   link.efficiency = share(object, "efficiency", link.efficiency);
   if (object.has("measured")) link.measured = read_by_members(object, "measured");
   if (object.has("all_to_all")) link.all_to_all = read_by_members(object, "all_to_all");
+  if (object.has("collectives")) link.collectives = read_collectives(object, "collectives");
   return link;
 }
 
@@ -304,7 +338,10 @@ ordered_json profile_to_json(const Profile& profile) {
 }
 
 Profile read_profile(const std::string& text, const std::string& file_name, Profile base) {
-  const json value = parse_json(text, file_name);
+  return profile_from_json(parse_json(text, file_name), file_name, std::move(base));
+}
+
+Profile profile_from_json(const json& value, const std::string& file_name, Profile base) {
   if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
   const JsonObject object(value, file_name);
   object.allow_only(std::array<std::string, 10>{"weft_profile", "machine", "expert_load", "library", "library_at_once",

@@ -53,6 +53,24 @@ TEST_P(CompressedPlans, AreSafeInEveryLayout) {
   }
 }
 
+// Sequence parallelism sums gradients of norms over tensor-parallel ranks at the end of the step. At ZeRO 2 and 3 they
+// are reduced in backward, in buckets with gradients that are finished later.
+TEST_P(CompressedPlans, AreSafeBetweenNodesWhereShardsAreReducedInBackward) {
+  for (const int zero : {2, 3}) {
+    for (const std::int64_t tp : {1, 2}) {
+      for (const std::int64_t least : {100, 1 << 20}) {  // all large parameters are encoded, none is
+        SCOPED_TRACE(fmt::format("zero {}, tp {}, from {} elements on", zero, tp, least));
+        Layout layout{.tp = tp, .etp = tp, .zero = zero, .sequence_parallel = tp > 1, .clip_grad = 1};
+        layout.compress = {.format = CompressionFormat::int8, .min_elements = least, .between_nodes = true};
+        const PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2"), layout, 2);
+        const Plan plan = make_plan(r, test::build(r), GetParam());
+        const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
+        EXPECT_FALSE(found) << found->message;
+      }
+    }
+  }
+}
+
 // Returns the place of every operation in the order of a class, with transfers.
 std::map<OpId, std::size_t> issue_places(const Plan& plan) {
   std::map<OpId, std::size_t> places;

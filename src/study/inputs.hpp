@@ -26,6 +26,8 @@ struct Inputs {
   std::vector<ProgramRef> programs = {};  // that carry out the collectives which they fit
   std::shared_ptr<ProgramStore> program_store = {};  // of programs made for the cluster's topology
   std::vector<std::string> remarks = {};             // what people should know of the model's file
+  std::vector<std::string> launch_flags = {};        // PlanConditions::launch_flags
+  std::string condition_flags = {};  // those that the constants in force follow from: "--framework nemo"
 };
 
 }  // namespace weft

@@ -31,10 +31,11 @@ std::vector<std::string> comma_separated(const std::string& text) {
   return files;
 }
 
-std::vector<DeviceTrace> traces_of_against(const std::string& against, std::ostream& err) {
+std::vector<DeviceTrace> traces_of_against(const std::string& against, const std::string& communication,
+                                           std::ostream& err) {
   const std::vector<std::string> files = comma_separated(against);
   if (files.empty()) fail("--against '{}': name the traces to compare with, separated by commas", against);
-  return read_analyzed_traces(files, progress_bars(terminal_of(err)));
+  return read_analyzed_traces(files, progress_bars(terminal_of(err)), communication);
 }
 
 TraceComparison compare_with(std::vector<DeviceTrace> traces, const WhyReport& after, std::ostream& err) {
@@ -108,6 +109,8 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   flags.value("link", "RATE",
               "what a rank's links carry per direction, e.g. 400Gb/s (default: NVLink of known devices)");
   flags.value("group-size", "N", "ranks of the groups whose size the trace does not say, for bus bandwidth");
+  flags.value("communication", "REGEX",
+              "kernels with such names communicate, beside those of libraries that are known (docs/analyze.md)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of tables");
   flags.parse(arguments);
@@ -123,9 +126,11 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   options.group_size = flags.integer("group-size", 2, kMaxRanks).value_or(0);
 
   AnalyzeReport report;
-  std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), progress_bars(terminal_of(err))), before;
+  const std::string communication = flags.text("communication").value_or("");
+  std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), progress_bars(terminal_of(err)), communication),
+                           before;
   if (const auto against = flags.text("against")) {
-    before = traces_of_against(*against, err);
+    before = traces_of_against(*against, communication, err);
   } else {
     before = take_before(flags.texts(), traces);
   }

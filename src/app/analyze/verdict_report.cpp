@@ -54,6 +54,11 @@ std::string headline(const Verdict& verdict) {
     case BoundBy::cores:
       return idle_words(CostKind::idle_kernel, "short of cores", "ready work waits");
     case BoundBy::host:
+      if (verdict.idle_share() < verdict.share(CostKind::computation)) {
+        return fmt::format(
+            "host-bound: the host is on {} of the critical path, though computation runs for {} of the time",
+            percent(verdict.host_on_path), computes);
+      }
       return idle_words(CostKind::idle_host, "host-bound", "the host launches late");
     case BoundBy::launches:
       return idle_words(CostKind::idle_kernel, "launch-bound", "kernels follow each other with gaps");

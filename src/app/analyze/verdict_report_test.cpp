@@ -60,6 +60,37 @@ TEST(AnalyzeVerdict, CostsAreRankedAndCoverTheTime) {
             "compute-bound: computation 75.0 % of the time, communication alone 20.0 %, idle 5.0 %");
 }
 
+// Expert traffic of DeepEP is communication like NCCL's, and the answer says what was taken for it.
+TEST(AnalyzeVerdict, OtherLibrariesCommunicateToo) {
+  const CliResult result =
+      analyze({kernel("gemm", 7, 0, 10, 10), kernel("void internode::dispatch<2>(int4*)", 20, 1, 20, 70),
+               kernel("gemm", 7, 2, 90, 10)});
+  EXPECT_TRUE(first_line(result.out).starts_with("Verdict: communication-bound: alone 77.8 %"))
+      << first_line(result.out);
+  EXPECT_TRUE(contains(result.err, "taken for communication, by DeepEP: internode::dispatch")) << result.err;
+}
+
+TEST(AnalyzeVerdict, AnExpressionNamesKernelsThatCommunicate) {
+  const std::vector<std::string> kernels{kernel("gemm", 7, 0, 10, 10), kernel("our_exchange_v2", 20, 1, 20, 70),
+                                         kernel("gemm", 7, 2, 90, 10)};
+  EXPECT_TRUE(first_line(analyze(kernels).out).starts_with("Verdict: compute-bound"));
+  const CliResult result = analyze(kernels, " --communication ^our_.*exchange");
+  EXPECT_TRUE(first_line(result.out).starts_with("Verdict: communication-bound: alone 77.8 %"))
+      << first_line(result.out);
+  EXPECT_TRUE(contains(result.err, "by --communication: our_exchange_v2")) << result.err;
+  EXPECT_EQ(analyze(kernels, " --communication [").code, 2);
+  EXPECT_EQ(analyze(kernels, " --communication nothing").code, 2);
+}
+
+// Kernels of 70 us that the host launches every 100 us: computation runs for most of the time, and no faster kernel
+// would make the step shorter. The path goes from launch to launch.
+TEST(AnalyzeVerdict, AgreesWithTheCriticalPath) {
+  std::vector<std::string> kernels;
+  for (int i = 0; i < 10; ++i) kernels.push_back(kernel("gemm", 7, 100 * i, 100 * i + 5, 70));
+  const CliResult result = analyze(kernels);
+  EXPECT_TRUE(first_line(result.out).starts_with("Verdict: host-bound: the host is on 9")) << first_line(result.out);
+}
+
 TEST(AnalyzeVerdict, CommunicationAloneIsNamedWithItsReason) {
   const CliResult result = analyze(
       {kernel("gemm", 7, 0, 10, 10), kernel("ncclDevKernel_AllReduce", 20, 1, 20, 70), kernel("gemm", 7, 2, 90, 10)});

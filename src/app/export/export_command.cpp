@@ -68,15 +68,17 @@ int run_export_command(const Arguments& arguments, std::ostream& out, std::ostre
   using Names = std::vector<std::string>;
   require_outputs_can_be_written(flags, format.several_files ? Names{"output"} : Names{},
                                  format.several_files ? Names{} : Names{"output"});
-  const Profile profile = read_profile(flags);
+  SavedPlan saved = read_saved_plan(read_text_file(*file), *file);
+  const Profile profile = read_profile_of_plan(flags, saved);
 
   // A plan that does not fit here may fit where it will run.
-  const CheckedPlan checked = check_plan(read_plan_json(read_text_file(*file), *file), {.check_memory = false});
+  const CheckedPlan checked = check_plan(std::move(saved.plan), {.check_memory = false});
   if (checked.violation) {
     print_verification(out, *file, checked.violation, false);
     return kAnswerIsNo;
   }
-  const Exported exported = export_plan(*checked.whole, profile, format);
+  const Exported exported =
+      export_plan(*checked.whole, profile, format, saved.conditions ? saved.conditions->launch_flags : Names{});
   print_account(err, format, exported);
   write_files(exported, flags.text("output"), out);
   return kOk;

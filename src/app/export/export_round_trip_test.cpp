@@ -81,8 +81,40 @@ void expect_config_round_trip(const std::string& format, const std::string& flag
   EXPECT_EQ(plan_in(first) == plan_in(second), true) << read_text_file(file);
 }
 
+// No time depends on these, and the model is another one without them.
+TEST(ExportRoundTrip, MegatronFlagsRepeatWhatAScriptSaysOfTheModel) {
+  const ScratchFolder folder("export_launch");
+  const std::string script =
+      folder.write("train.sh",
+                   "torchrun pretrain_gpt.py --num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 512 "
+                   "--max-position-embeddings 512 --micro-batch-size 1 --global-batch-size 16 --vocab-size 1024 "
+                   "--position-embedding-type rope --rotary-base 500000 --norm-epsilon 1e-6 --init-method-std 0.0134 "
+                   "--bf16 --lr 1e-4 "
+                   "--use-rope-scaling\n");
+  ASSERT_EQ(
+      weft_cli("plan --cluster dgx-a100:1 --policy ddp --megatron-args " + script + " --out " + folder.path()).code,
+      kOk);
+  const CliResult said = weft_cli("export " + folder.file("plan.json") + " --to megatron");
+  for (const char* flag :
+       {"--rotary-base 500000", "--norm-epsilon 1e-6", "--init-method-std 0.0134", "--use-rope-scaling"})
+    EXPECT_PRED2(contains, said.out, std::string("\n  ") + flag + "\n");
+  EXPECT_FALSE(contains(said.out, "--lr")) << said.out;
+  EXPECT_FALSE(contains(said.err, "defaults stand")) << said.err;
+  // A preset does not say them, and the export says so.
+  ASSERT_EQ(weft_cli("plan --model llama3-8b --layers 4 --cluster dgx-a100:1 --policy ddp --out " + folder.path()).code,
+            kOk);
+  const CliResult unsaid = weft_cli("export " + folder.file("plan.json") + " --to megatron");
+  EXPECT_PRED2(contains, unsaid.err, "--rotary-base 10000");
+  // Nothing in a plan file runs in the shell that reads the flags.
+  nlohmann::ordered_json plan = nlohmann::ordered_json::parse(read_text_file(folder.file("plan.json")));
+  plan["conditions"]["launch_flags"] = {"--rotary-base $(reboot)"};
+  std::ofstream(folder.file("plan.json")) << plan.dump();
+  EXPECT_PRED2(contains, weft_cli("export " + folder.file("plan.json") + " --to megatron").out,
+               "  --rotary-base '$(reboot)'\n");
+}
+
 TEST(ExportRoundTrip, DeepSpeedConfigsMakeTheSamePlan) {
-  const std::string known = "--model llama2-7b --layers 4 --cluster dgx-a100:1 --seq 512";
+  const std::string known = "--model llama2-7b --layers 4 --cluster dgx-a100:1 --seq 512 --framework deepspeed";
   expect_config_round_trip("deepspeed", "--deepspeed-config", known,
                            "--zero 3 --micro-batch 2 --global-batch 64 --clip-grad 1 --policy fsdp");
   expect_config_round_trip("deepspeed", "--deepspeed-config", known,
@@ -92,14 +124,14 @@ TEST(ExportRoundTrip, DeepSpeedConfigsMakeTheSamePlan) {
 }
 
 TEST(ExportRoundTrip, TorchTitanConfigsMakeTheSamePlan) {
-  const std::string known = "--model llama2-7b --layers 8 --cluster dgx-a100:2";
+  const std::string known = "--model llama2-7b --layers 8 --cluster dgx-a100:2 --framework torchtitan";
   expect_config_round_trip(
-      "torchtitan", "--torchtitan-config", known,
+      "torchtitan-toml", "--torchtitan-config", known,
       "--seq 512 --tp 2 --sequence-parallel --zero 3 --global-batch 64 --clip-grad 1 --policy fsdp");
-  expect_config_round_trip("torchtitan", "--torchtitan-config", known,
+  expect_config_round_trip("torchtitan-toml", "--torchtitan-config", known,
                            "--seq 512 --pp 2 --vpp 2 --stage-layers 1,2,3,2 --zero 2 --micro-batch 2 --global-batch 32 "
                            "--recompute full --policy fsdp");
-  expect_config_round_trip("torchtitan", "--torchtitan-config", known,
+  expect_config_round_trip("torchtitan-toml", "--torchtitan-config", known,
                            "--seq 512 --zero 3 --zero-replicas 2 --global-batch 32 --policy fsdp");
 }
 

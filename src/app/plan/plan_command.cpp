@@ -240,6 +240,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);
   Inputs inputs = read_searched_inputs(flags, err, Decides::everything);
+  inputs.launch_flags = model_flags_of(ignored);
   const std::optional<DeviceMapChoice> devices = decide_device_map(flags, policies, profile, inputs);
   const std::optional<ChunkPlacementChoice> placement = decide_chunk_placement(flags, policies, profile, inputs);
   const std::optional<StageLayersChoice> stages = decide_stage_layers(flags, policies, profile, inputs);
@@ -247,6 +248,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::optional<CompressionChoice> compression = decide_compression(flags, policies, profile, inputs);
   const std::optional<ReduceEveryChoice> reduced = decide_reduce_every(flags, policies, profile, inputs);
   PlanStudy study = study_plan(inputs, policies, profile, progress_bars(terminal_of(err)));
+  for (const std::string& note : study.notes) err << fmt::format("weft: {}\n", note);
   const bool fits = study.policies[study.best].fits;
   if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);

@@ -180,9 +180,10 @@ WrittenFiles write_timeline_files(PlanStudy& study, const std::filesystem::path&
 WrittenFiles write_plan_files(PlanStudy& study, const std::filesystem::path& folder, const PlanFileOptions& options) {
   make_folder(folder);
   WrittenFiles written;
+  const PlanConditions conditions = conditions_of(study);
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
     const std::filesystem::path plan = folder / file_name(study, i, "plan");
-    write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, study.policies[i].plan()); });
+    write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, study.policies[i].plan(), &conditions); });
     written.names.push_back(plan.string());
   }
   written.add(write_timeline_files(study, folder, options));

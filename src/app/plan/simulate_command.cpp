@@ -23,6 +23,23 @@
 
 namespace weft {
 
+namespace {
+
+std::string words_of_conditions(const SavedPlan& saved, const Flags& flags) {
+  std::string words;
+  if (!saved.conditions) {
+    words = "The file does not say what its times depend on (it is of an older weft): they are by the constants of now";
+  } else if (!saved.conditions->flags.empty()) {
+    words = "Times are by the constants in the file, which follow from " + saved.conditions->flags;
+  }
+  if (const auto profile = flags.text("profile")) {
+    words += (words.empty() ? "Times are by the constants in the file" : "") + (", changed by " + *profile);
+  }
+  return words.empty() ? "" : words + "\n";
+}
+
+}  // namespace
+
 int run_simulate_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream&) {
   Flags flags("simulate",
               "Simulates a saved plan, as `weft plan` wrote it or as you changed it: step time, accounting, memory,\n"
@@ -42,16 +59,20 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   require_outputs_can_be_written(flags, {"out"});
   const PlanFileOptions file_options = read_plan_file_options(flags);
 
-  const Profile profile = read_profile(flags);
+  SavedPlan saved = read_saved_plan(read_text_file(*file), *file);
+  const Profile profile = read_profile_of_plan(flags, saved);
   // A plan that needs too much memory has a step all the same: the report says by how much it does not fit.
-  CheckedPlan checked = check_plan(read_plan_json(read_text_file(*file), *file), {.check_memory = false});
+  CheckedPlan checked = check_plan(std::move(saved.plan), {.check_memory = false});
   if (checked.violation) {
     print_verification(out, *file, checked.violation, flags.is_set("json"));
     return kAnswerIsNo;
   }
   const auto whole = std::make_shared<const WholePlan>(std::move(*checked.whole));
   const Plan& plan = whole->plan();
-  PlanStudy study = study_given_plans({plan.model, plan.cluster, plan.layout}, {whole}, profile);
+  Inputs inputs{plan.model, plan.cluster, plan.layout};
+  inputs.options.tp_comm_overlap = saved.conditions && saved.conditions->userbuffers;
+  inputs.condition_flags = saved.conditions ? saved.conditions->flags : "";
+  PlanStudy study = study_given_plans(inputs, {whole}, profile);
   const PolicyStudy& simulated = study.policies.front();
   if (!simulated.fits) study.would_fit = find_fitting_layouts(study, profile);
   std::optional<PlanExplanation> explanation;
@@ -72,7 +93,7 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
-    out << *file << ": safe\n";
+    out << *file << ": safe\n" << words_of_conditions(saved, flags);
     if (explanation && !flags.is_set("explain-full")) {
       out << explanation_screen(study, 0, *explanation, columns_of(out));
     } else {

@@ -1,4 +1,5 @@
 // `weft simulate`: a saved plan has the step that `weft plan` gave it; a changed one has another, or is refused.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -32,6 +33,61 @@ TEST(Simulate, AnUnchangedPlanIsWhatPlanSaidOfIt) {
     EXPECT_EQ(after.at("bound_s"), before.at("bound_s"));
     EXPECT_EQ(after.at("policies"), before.at("policies"));  // step, accounting, memory: all of it
   }
+}
+
+// Whatever constants a plan was made with, its file has them by value: nothing has to be said again.
+TEST(Simulate, TheFileKnowsWhatItsTimeDependsOn) {
+  const ScratchFolder folder("simulate_conditions");
+  const std::string links = folder.write("links.json", R"({"weft_links": 1, "collectives": [
+      {"collective": "all_reduce", "members": 8, "bytes": [1024, 1048576, 1073741824], "bus_gb_per_s": [0.05, 40, 150]},
+      {"collective": "all_gather", "members": 16, "per_node": 8, "bytes": [1073741824], "bus_gb_per_s": [18]}]})");
+  const std::string profile = folder.write("profile.json", R"({"weft_profile": 1,
+      "devices": {"a100-80": {"matrix_efficiency": 0.123456789, "launch_us": 7.003}},
+      "links": {"nvlink": {"efficiency": 0.77}}})");
+  const std::string gpt2 = "--model gpt2 --cluster dgx-a100:2 --global-batch 32 ";
+  for (const std::string& flags :
+       {gpt2 + "--zero 1 --policy ddp --framework nanotron", gpt2 + "--zero 3 --policy fsdp --framework deepspeed",
+        gpt2 + "--policy ddp --cuda-graphs full",
+        gpt2 + "--tp 8 --policy megatron --framework nemo --cuda-graphs layer",
+        gpt2 + "--zero 1 --policy ddp --links " + links, gpt2 + "--policy ddp --nccl model --power-cap 300",
+        gpt2 + "--tp 4 --policy weft --movers auto",
+        gpt2 + "--tp 4 --sequence-parallel --policy megatron-grad --tp-comm-overlap",
+        gpt2 + "--policy ddp --profile " + profile,
+        gpt2 + "--policy ddp --framework nanotron --profile " + profile + " --power-cap 350 --cuda-graphs layer"}) {
+    SCOPED_TRACE(flags);
+    const CliResult planned = weft_cli("plan --json --out " + folder.path() + " " + flags);
+    ASSERT_EQ(planned.code, kOk) << planned.err;
+    const nlohmann::json before = nlohmann::json::parse(planned.out), after = simulated(folder.file("plan.json"));
+    EXPECT_EQ(after.at("bound_s"), before.at("bound_s"));
+    EXPECT_EQ(after.at("policies"), before.at("policies"));
+    EXPECT_LT(read_text_file(folder.file("plan.json")).find("\"classes\""), 20'000U);  // what comes before it is small
+  }
+}
+
+TEST(Simulate, SaysWhereTheConstantsInTheFileAreFrom) {
+  const ScratchFolder folder("simulate_origin");
+  ASSERT_EQ(weft_cli(kSmall + " --framework nanotron --out " + folder.path()).code, kOk);
+  const std::string plan = folder.file("plan.json");
+  EXPECT_TRUE(contains(weft_cli("simulate " + plan).out, "--framework nanotron"));
+  // A file of an older weft does not have them.
+  nlohmann::ordered_json older = nlohmann::ordered_json::parse(read_text_file(plan));
+  older.erase("conditions");
+  std::ofstream(plan) << older.dump();
+  EXPECT_TRUE(contains(weft_cli("simulate " + plan).out, "does not say what its times depend on"));
+}
+
+// nanotron's own memory is a part of what a device must have, for the verifier as for everybody else.
+TEST(Simulate, VerifyCountsTheFrameworksMemory) {
+  const ScratchFolder folder("verify_framework");
+  const CliResult planned = weft_cli(kSmall + " --framework nanotron --json --out " + folder.path());
+  ASSERT_EQ(planned.code, kOk) << planned.err;
+  const nlohmann::json policy = nlohmann::json::parse(planned.out).at("policies").at("ddp");
+  const double needed = policy.at("memory_peak_bytes").get<double>() / (1 << 30);
+  const std::string verify = "verify " + folder.file("plan.json") + " --memory ";
+  EXPECT_EQ(weft_cli(verify + fmt::format("{}", 1.001 * needed)).code, kOk);
+  const CliResult refused = weft_cli(verify + fmt::format("{}", 0.999 * needed));
+  EXPECT_EQ(refused.code, kAnswerIsNo);
+  EXPECT_TRUE(contains(refused.out, "nanotron")) << refused.out;
 }
 
 // Makes every transfer of a role block computation, as somebody would with an editor.

@@ -126,7 +126,7 @@ std::string dropout_in_words(const Transformer& model, const Layout& layout) {
 
 void add_inputs(const Inputs& inputs, bool links_given, Collector& to) {
   [[maybe_unused]] const auto& [model, cluster, layout, options, budget_s, search_seed, reserve, programs,
-                                program_store, remarks] = inputs;
+                                program_store, remarks, launch_flags, condition_flags] = inputs;
   // Where they are kept may differ; what they are may not.
   std::string carried, origins;
   for (const ProgramRef& program : programs) {

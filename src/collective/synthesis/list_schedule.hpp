@@ -59,7 +59,8 @@ struct CrossingRules {
   std::int64_t gateways = 0;
 };
 
-// Brings chunk i from rank sources[i] to all other ranks. In the order of their starts.
+// Brings chunk i from rank sources[i] to all other ranks. In the order of their starts. There are fewer messages than
+// that takes where the rules leave no way to a rank.
 std::vector<ScheduledMessage> schedule_to_all(const Topology& topology, const std::vector<std::int32_t>& sources,
                                               double chunk_bytes, const CrossingRules& rules = {});
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -40,16 +41,23 @@ void reduce_along(Holdings& holdings, const std::vector<ScheduledMessage>& messa
   }
 }
 
-Program list_program(const Topology& topology, const FamilyRequest& request, const Sources& sources) {
+// Returns nothing where the rules of the crossing keep a chunk from some rank: gateways of two nodes may have no direct
+// way between them.
+std::optional<Program> list_program(const Topology& topology, const FamilyRequest& request, const Sources& sources) {
   const auto chunks = static_cast<std::int64_t>(sources.ranks.size());
   const double bytes = request.bytes / static_cast<double>(chunks);
+  const std::int64_t all_messages = chunks * (std::ssize(topology.devices()) - 1);
   ProgramBuilder builder("list", {request.kind, std::ssize(topology.devices()), 0, chunks}, request.in_place);
   Holdings holdings(builder);
   if (request.kind != Collective::all_gather) {
-    reduce_along(holdings, schedule_to_all(reversed(topology), sources.ranks, bytes, sources.rules));
+    const auto messages = schedule_to_all(reversed(topology), sources.ranks, bytes, sources.rules);
+    if (std::ssize(messages) < all_messages) return std::nullopt;
+    reduce_along(holdings, messages);
   }
   if (request.kind != Collective::reduce_scatter) {
-    copy_along(holdings, schedule_to_all(topology, sources.ranks, bytes, sources.rules));
+    const auto messages = schedule_to_all(topology, sources.ranks, bytes, sources.rules);
+    if (std::ssize(messages) < all_messages) return std::nullopt;
+    copy_along(holdings, messages);
   }
   holdings.settle();
   return std::move(builder).finish();
@@ -218,7 +226,7 @@ std::vector<FamilyMember> program_family(const Topology& topology, const FamilyR
                      request.kind == Collective::all_reduce;
   if (!known) return family;
   for (const Sources& sources : sources_for(topology, request)) {
-    family.push_back({sources.name, list_program(topology, request, sources)});
+    if (auto program = list_program(topology, request, sources)) family.push_back({sources.name, std::move(*program)});
   }
   add_forests(topology, request, family);
   return family;

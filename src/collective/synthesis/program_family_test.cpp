@@ -4,7 +4,9 @@
 
 #include <set>
 
+#include "cluster/topology_cuts.hpp"
 #include "cluster/topology_presets.hpp"
+#include "cluster/topology_way.hpp"
 #include "collective/synthesis/list_schedule.hpp"
 #include "collective/verify/verify_program.hpp"
 
@@ -43,6 +45,28 @@ TEST_P(Families, EveryMemberIsProven) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Wirings, Families, ::testing::Values("dgx1-v100", "dgx-a100:1", "mi250", "dgx1-v100:2"));
+
+// Ranks may lie on devices in any order. Adapters of two nodes then have no direct way to those of the same number, so
+// what goes through gateways alone would not arrive.
+TEST(ProgramFamily, EveryMemberIsProvenWhateverTheOrderOfTheDevices) {
+  const Topology topology = parse_topology("dgx-a100:2");
+  for (const bool turned : {false, true}) {
+    std::vector<Rank> order;
+    for (std::int32_t i = 0; i < 16; ++i) order.push_back(Rank{turned ? (i * 5 + 3) % 16 : i});
+    if (!turned) std::swap(order[0], order[1]);
+    const Topology wiring = between_ranks(topology, order);
+    for (const Collective kind : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+      for (const double bytes : {2.0, 1e5}) {
+        const auto family = program_family(wiring, {kind, true, bytes});
+        EXPECT_FALSE(family.empty());
+        for (const FamilyMember& member : family) {
+          const ProgramVerdict verdict = verify_program(member.program);
+          EXPECT_TRUE(verdict.accepted()) << member.name << ", " << name_of(kind) << ": " << verdict.words();
+        }
+      }
+    }
+  }
+}
 
 // Two nodes of two devices; d0 and d2 may cross. By hand, with chunks of 10 kB: every chunk crosses once, over them.
 TEST(ListSchedule, GatewaysAloneCrossBetweenNodes) {

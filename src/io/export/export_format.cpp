@@ -20,7 +20,9 @@ constexpr ExportFormat kFormats[] = {
     {"fsdp2", "fully_shard", "Python: groups of fully_shard, prefetch lists, what is resharded", "#",
      write_fsdp2_groups},
     {"deepspeed", "DeepSpeed", "JSON: batches, ZeRO and its buckets", "", write_deepspeed_config},
-    {"torchtitan", "TorchTitan", "TOML: degrees, batches, schedule, sharding", "#", write_torchtitan_config},
+    {"torchtitan", "TorchTitan", "Python: a function that sets degrees, batches, schedule and sharding", "#",
+     write_torchtitan_function},
+    {"torchtitan-toml", "TorchTitan", "TOML, which TorchTitan read until February 2026", "#", write_torchtitan_config},
     {"torch-pipeline", "torch.distributed.pipelining", "CSV of passes for PyTorch's schedules (compute_only)", "",
      write_torch_pipeline_passes},
     {"torch-pipeline-comms", "torch.distributed.pipelining", "the same with messages between ranks (compute_comms)", "",
@@ -70,8 +72,8 @@ std::string comments(const Exported& exported, const ExportFormat& format, const
 
 // Frameworks have one copy of the parameters in a pipeline.
 void refuse_two_directions(const Layout& layout, const ExportFormat& format) {
-  constexpr std::string_view kOfPipelines[] = {"megatron",   "mindspeed",      "fsdp2",
-                                               "torchtitan", "torch-pipeline", "torch-pipeline-comms"};
+  constexpr std::string_view kOfPipelines[] = {
+      "megatron", "mindspeed", "fsdp2", "torchtitan", "torchtitan-toml", "torch-pipeline", "torch-pipeline-comms"};
   if (layout.directions() == 1 || std::ranges::find(kOfPipelines, format.name) == std::end(kOfPipelines)) return;
   fail("--to {}: {} has one copy of the parameters in a pipeline, --schedule {} has two", format.name, format.target,
        name_of(layout.schedule));
@@ -92,9 +94,10 @@ const ExportFormat& export_format(const std::string& name) {
   fail("--to '{}': there is no such format{}", name, suggestion(name, names));
 }
 
-Exported export_plan(const WholePlan& whole, const Profile& profile, const ExportFormat& format) {
+Exported export_plan(const WholePlan& whole, const Profile& profile, const ExportFormat& format,
+                     const std::vector<std::string>& launch_flags) {
   refuse_two_directions(whole.plan().layout, format);
-  ExportSheet sheet(whole, profile);
+  ExportSheet sheet(whole, profile, launch_flags);
   format.write(sheet);
   Exported exported = sheet.finish(std::string(format.target));
   if (format.comment.empty()) return exported;

@@ -24,7 +24,9 @@ std::span<const ExportFormat> export_formats();
 const ExportFormat& export_format(const std::string& name);
 
 // The plan must be safe (verify_plan). Where the format has comments, the file begins with what is left out and the
-// warnings. `profile` is for formats that tell how long operations take.
-Exported export_plan(const WholePlan& whole, const Profile& profile, const ExportFormat& format);
+// warnings. `profile` is for formats that tell how long operations take, `launch_flags`
+// (PlanConditions) for Megatron's.
+Exported export_plan(const WholePlan& whole, const Profile& profile, const ExportFormat& format,
+                     const std::vector<std::string>& launch_flags = {});
 
 }  // namespace weft

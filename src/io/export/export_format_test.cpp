@@ -145,7 +145,7 @@ TEST(ExportFormat, DeepSpeedPrefetchesTheParametersOfOneLayer) {
   EXPECT_EQ(zero.at("stage3_max_live_parameters"), 2 * 202'383'360);
 }
 
-// Keys of torchtitan's job_config.py of February 2026.
+// Keys of torchtitan's job_config.py of January 2026, the last that was read from TOML.
 const std::set<std::string> kTorchTitanKeys{"training.local_batch_size",
                                             "training.global_batch_size",
                                             "training.seq_len",
@@ -166,11 +166,12 @@ const std::set<std::string> kTorchTitanKeys{"training.local_batch_size",
                                             "parallelism.expert_tensor_parallel_degree",
                                             "activation_checkpoint.mode"};
 
-TEST(ExportFormat, TorchTitanKnowsEveryKeyAndItsRanksMultiply) {
+TEST(ExportFormat, TorchTitanKnowsEveryKeyOfTheFileAndItsRanksMultiply) {
   for (const ExportCase& example : kCases) {
     std::map<std::string, std::string> values;
     std::string section;
-    for (const std::string& line : split(export_case(example, export_format("torchtitan")).files.front().text, '\n')) {
+    for (const std::string& line :
+         split(export_case(example, export_format("torchtitan-toml")).files.front().text, '\n')) {
       if (line.starts_with("[")) section = line.substr(1, line.find(']') - 1);
       const std::size_t at = line.find(" = ");
       if (!line.starts_with("#") && at != std::string::npos)
@@ -183,6 +184,59 @@ TEST(ExportFormat, TorchTitanKnowsEveryKeyAndItsRanksMultiply) {
       ranks *= std::stoll(values.at(std::string("parallelism.") + key));
     }
     EXPECT_EQ(ranks, test::plan_of(example).layout.devices());
+  }
+}
+
+// Fields of TrainingConfig, ParallelismConfig and CompileConfig in torchtitan/config/configs.py, and of Trainer.Config,
+// of August 2026.
+const std::set<std::string> kTorchTitanFields{"training.num_tokens_per_microbatch_per_dp_rank",
+                                              "training.num_tokens_per_train_step",
+                                              "training.max_context_length",
+                                              "training.max_norm",
+                                              "training.mixed_precision_param",
+                                              "training.mixed_precision_reduce",
+                                              "parallelism.data_parallel_replicate_degree",
+                                              "parallelism.data_parallel_shard_degree",
+                                              "parallelism.fsdp_reshard_after_forward",
+                                              "parallelism.tensor_parallel_degree",
+                                              "parallelism.enable_sequence_parallel",
+                                              "parallelism.pipeline_parallel_degree",
+                                              "parallelism.module_fqns_per_model_part",
+                                              "parallelism.pipeline_parallel_schedule",
+                                              "parallelism.num_pp_microbatches",
+                                              "parallelism.context_parallel_degree",
+                                              "parallelism.expert_parallel_degree",
+                                              "compile.enable",
+                                              "compile.enable_async_tensor_parallel",
+                                              "activation_checkpoint"};
+
+TEST(ExportFormat, TorchTitanKnowsEveryFieldOfTheFunctionAndItsTokensMultiply) {
+  for (const ExportCase& example : kCases) {
+    const std::string text = export_case(example, export_format("torchtitan")).files.front().text;
+    std::map<std::string, std::string> values;
+    const std::regex assignment("    config\\.([a-z_.]+) = (.+)");
+    for (const std::string& line : split(text, '\n')) {
+      std::smatch match;
+      if (std::regex_match(line, match, assignment)) values[match[1]] = match[2];
+    }
+    EXPECT_GE(values.size(), 12U) << text;
+    for (const auto& [field, value] : values) EXPECT_TRUE(kTorchTitanFields.contains(field)) << field;
+    const auto number = [&](const std::string& field) { return std::stoll(values.at(field)); };
+    const Layout layout = test::plan_of(example).layout;
+    // A step is so many tokens of every data-parallel rank's micro-batches.
+    EXPECT_EQ(number("training.num_tokens_per_train_step"), number("training.num_tokens_per_microbatch_per_dp_rank") *
+                                                                layout.micro_batches() *
+                                                                number("parallelism.data_parallel_replicate_degree") *
+                                                                number("parallelism.data_parallel_shard_degree"));
+    if (layout.pp > 1) {
+      EXPECT_EQ(number("parallelism.num_pp_microbatches"), layout.micro_batches());
+      // Every module once: the embedding, each layer, the last norm and the head.
+      std::size_t layers = 0;
+      const std::regex layer("\"layers\\.\\d+\"");
+      for (std::sregex_iterator it(text.begin(), text.end(), layer), end; it != end; ++it) ++layers;
+      EXPECT_EQ(layers, 4U);
+      EXPECT_NE(text.find("\"norm\", \"lm_head\"]"), std::string::npos) << text;
+    }
   }
 }
 
@@ -231,6 +285,24 @@ TEST(ExportFormat, TransformerEngineKnowsEveryProductAndMethod) {
   // Our reader of such files, which restates none of the writer, finds the SMs of Transformer Engine's defaults.
   EXPECT_EQ(read_userbuffer_config(text, "ub.yaml"), default_userbuffers());
   EXPECT_NE(refusal(kCases[1], export_format("te-userbuffers")).find("--tp-comm-overlap"), std::string::npos);
+}
+
+// With -1 channels NVIDIA's example plugin leaves a collective one channel. NCCL takes 24 inside a DGX A100, and two
+// for every one of its eight NICs between two of them.
+TEST(ExportFormat, NcclTunerSaysAsManyChannelsAsNcclTakes) {
+  const auto channels = [](const ExportCase& example) {
+    std::set<std::string> found;
+    for (const std::string& line : split(export_case(example, export_format("nccl-tuner")).files.front().text, '\n')) {
+      if (!line.empty() && !line.starts_with("#")) found.insert(split(line, ',').at(5));
+    }
+    return found;
+  };
+  EXPECT_EQ(channels({"gpt2", 4, "dgx-a100:1", {}, "ddp"}), std::set<std::string>{"24"});
+  EXPECT_EQ(channels({"gpt2", 4, "dgx-a100:2", {}, "ddp"}), std::set<std::string>{"16"});
+  // Data-parallel ranks that have a NIC of their node to themselves.
+  EXPECT_TRUE(channels({"llama2-7b", 4, "dgx-a100:2", {.tp = 8}, "ddp"}).contains("2"));
+  EXPECT_NE(refusal({"gpt2", 4, "local:4", {}, "ddp"}, export_format("nccl-tuner")).find("channels"),
+            std::string::npos);
 }
 
 TEST(ExportFormat, SaysWhereCollectivesWithoutThreadBlocksFallBack) {

@@ -27,15 +27,19 @@ struct Exported {
 
 class ExportSheet {
  public:
-  // Both must outlive the sheet.
-  ExportSheet(const WholePlan& whole, const Profile& profile)
-      : whole_(whole), profile_(profile), facts_(transfer_facts(whole.plan())) {}
+  // The first two must outlive the sheet. `launch_flags`: PlanConditions::launch_flags.
+  ExportSheet(const WholePlan& whole, const Profile& profile, std::vector<std::string> launch_flags = {})
+      : whole_(whole),
+        profile_(profile),
+        launch_flags_(std::move(launch_flags)),
+        facts_(transfer_facts(whole.plan())) {}
 
   const WholePlan& whole() const { return whole_; }
   const Plan& plan() const { return whole_.plan(); }
   const Layout& layout() const { return plan().layout; }
   const Transformer& model() const { return plan().model; }
   const Profile& profile() const { return profile_; }
+  const std::vector<std::string>& launch_flags() const { return launch_flags_; }
   const TransferFacts& facts() const { return facts_; }
 
   // The files say this feature as the plan has it.
@@ -53,6 +57,7 @@ class ExportSheet {
  private:
   const WholePlan& whole_;
   const Profile& profile_;
+  std::vector<std::string> launch_flags_;
   TransferFacts facts_;
   std::string text_;
   std::vector<ExportedFile> files_;

@@ -9,6 +9,7 @@ void write_megatron_flags(ExportSheet& sheet);
 void write_ddp_arguments(ExportSheet& sheet);
 void write_fsdp2_groups(ExportSheet& sheet);
 void write_deepspeed_config(ExportSheet& sheet);
+void write_torchtitan_function(ExportSheet& sheet);
 void write_torchtitan_config(ExportSheet& sheet);
 void write_torch_pipeline_passes(ExportSheet& sheet);
 void write_torch_pipeline_messages(ExportSheet& sheet);

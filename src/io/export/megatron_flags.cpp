@@ -7,12 +7,29 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "io/export/export_writers.hpp"
 #include "io/export/gradient_buckets.hpp"
 #include "io/export/megatron_model_flags.hpp"
 
 namespace weft {
 namespace {
+
+// Words of a flag as the shell takes them: a plan file may come from anywhere, and nothing in it is to be run.
+std::string shell_words(const std::string& flag) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:=/+-";
+  std::vector<std::string> words;
+  for (const std::string& word : split(flag, ' ')) {
+    if (word.find_first_not_of(kPlain) == std::string::npos) {
+      words.push_back(word);
+      continue;
+    }
+    std::string quoted;
+    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    words.push_back("'" + quoted + "'");
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
 
 enum class Dialect : std::uint8_t { megatron, mindspeed };
 
@@ -26,6 +43,7 @@ class MegatronWriter {
     sheet_.line(mindspeed_ ? "MINDSPEED_ARGS=(" : "MEGATRON_ARGS=(");
     for (const std::string& flag : megatron_model_flags(sheet_.model(), has_dropout(sheet_.model(), layout_)))
       add(flag);
+    add_launch_flags();
     sheet_.carries({Feature::model, Feature::dropout});
     add_degrees();
     add_pipeline();
@@ -43,6 +61,24 @@ class MegatronWriter {
   template <class Value>
   void add(const char* flag, const Value& value) {
     add(fmt::format("{} {}", flag, value));
+  }
+
+  // What the script that the plan is made of says of the model, and what nobody said.
+  void add_launch_flags() {
+    for (const std::string& flag : sheet_.launch_flags()) add(shell_words(flag));
+    const auto said = [&](std::string_view name) {
+      return std::ranges::any_of(sheet_.launch_flags(),
+                                 [&](const std::string& flag) { return flag.starts_with(fmt::format("{} ", name)); });
+    };
+    std::vector<std::string> unsaid;
+    if (sheet_.model().positions == Positions::rotary && !said("--rotary-base"))
+      unsaid.emplace_back("--rotary-base 10000");
+    if (!said("--norm-epsilon") && !said("--layernorm-epsilon")) unsaid.emplace_back("--norm-epsilon 1e-5");
+    if (!said("--init-method-std")) unsaid.emplace_back("--init-method-std 0.02");
+    if (unsaid.empty()) return;
+    sheet_.warn(fmt::format(
+        "no time depends on these numbers, so the plan has none and Megatron-LM's defaults stand: {}; give the model's",
+        fmt::join(unsaid, ", ")));
   }
 
   void add_degrees() {

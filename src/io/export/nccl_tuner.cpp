@@ -2,10 +2,12 @@
 // collective,min bytes,max bytes,algorithm,protocol,channels,nodes,ranks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
 #include "base/error.hpp"
+#include "cost/movers.hpp"
 #include "io/export/export_writers.hpp"
 #include "io/export/transfer_kinds.hpp"
 
@@ -56,9 +58,37 @@ std::vector<Choice> choices_of(const CommunicatorShape& shape,
   return choices;
 }
 
+// NICs of a node that so many of its ranks use.
+std::int64_t network_links(const ClusterSpec& cluster, std::int64_t ranks) {
+  for (const LevelSpec& level : cluster.levels) {
+    if (level.joins > Domain::node) return std::max<std::int64_t>(1, ranks / level.shared_by);
+  }
+  return 1;
+}
+
+// The plugin takes a number for every row: with -1, which its own documentation calls NCCL's default, it leaves NCCL
+// one channel. So the row says what NCCL itself takes: inside a node its number of thread blocks for the device,
+// between nodes a ring for every NIC, each of them twice (graph/connect.cc).
+std::int64_t channels_of(const Plan& plan, const CommunicatorShape& shape) {
+  if (plan.thread_blocks > 0) return plan.thread_blocks;
+  constexpr std::int64_t kRingsOfALink = 2;
+  const auto generation = gpu_generation(plan.cluster.device.name);
+  if (!generation) {
+    fail(
+        "--to nccl-tuner: how many channels NCCL takes on a {} is not known, and the plugin needs a number; plan with "
+        "a "
+        "--profile that has library_thread_blocks",
+        plan.cluster.device.name);
+  }
+  if (shape.nodes == 1) return library_blocks(*generation);
+  return std::min<std::int64_t>(kMaxThreadBlocks,
+                                kRingsOfALink * network_links(plan.cluster, shape.ranks / shape.nodes));
+}
+
 // Sizes between two of the plan belong to the nearer one.
 std::int64_t write_rows(ExportSheet& sheet, const CommunicatorShape& shape, const std::vector<Choice>& choices) {
-  const std::int32_t channels = sheet.plan().thread_blocks > 0 ? sheet.plan().thread_blocks : -1;
+  if (choices.empty()) return 0;
+  const std::int64_t channels = channels_of(sheet.plan(), shape);
   std::int64_t rows = 0;
   std::uint64_t from = static_cast<std::uint64_t>(kLeastForSimple.value);
   for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -98,7 +128,10 @@ void write_nccl_tuner(ExportSheet& sheet) {
   }
   sheet.warn("set NCCL_TUNER_PLUGIN to the built example plugin and NCCL_TUNER_CONFIG_FILE to this file");
   sheet.warn("a plan names no protocol: simple is written, which is NCCL's for large messages");
-  sheet.warn("the example plugin gives one channel to a collective that no row matches or whose row has -1 channels");
+  sheet.warn("the example plugin gives one channel to a collective that no row matches");
+  if (sheet.plan().thread_blocks == 0) {
+    sheet.warn("channels are those that NCCL takes by itself: inside a node its own number, between nodes two a NIC");
+  }
 }
 
 }  // namespace weft

@@ -97,6 +97,8 @@ class FeatureList {
            fmt::format("shards over {} ranks, {} replicas of them", layout_.shards(), layout_.shard_replicas()));
     add_if(layout_.zero_secondary > 0, Feature::zero_secondary,
            fmt::format("backward gathers parameters from {} ranks that keep them", layout_.zero_secondary));
+    add_if(layout_.layer_group > 1, Feature::layer_groups,
+           fmt::format("{} micro-batches pass a layer before the next one begins", layout_.layer_group));
     add_if(layout_.reduce_every != 0, Feature::reduce_every,
            layout_.reduce_every == Layout::kWholeStep
                ? "gradients reduced once a step"
@@ -111,12 +113,15 @@ class FeatureList {
                        l.fp8_param_gather ? ", their weights gathered in fp8" : ""));
     add(Feature::gradient_type, fmt::format("gradients accumulated and reduced in {}", name_of(l.grad_dtype)));
     add_if(l.compress.is_on(), Feature::gradient_compression,
-           fmt::format("gradients travel as {}", name_of(l.compress)));
+           fmt::format("gradients of at least {} elements travel as {}", l.compress.min_elements, name_of(l.compress)));
     add_if(l.encodes_weights(), Feature::weight_compression,
-           fmt::format("parameters gathered as {}", name_of(l.compress_weights)));
+           fmt::format("parameters of at least {} elements gathered as {}", l.compress.min_elements,
+                       name_of(l.compress_weights)));
     add_if(l.clip_grad > 0, Feature::gradient_clipping, fmt::format("gradients clipped at {}", l.clip_grad));
     add_if(l.kfac_interval > 0, Feature::kfac, fmt::format("K-FAC, refreshed every {} steps", l.kfac_interval));
     add_if(!l.tasks.empty(), Feature::user_tasks, fmt::format("{} tasks of the user", l.tasks.size()));
+    add_if(!l.may_wait.empty(), Feature::work_that_waits,
+           fmt::format("{} kinds of work that wait for idle time", l.may_wait.size()));
     if (plan_.model.positions == Positions::learned) add(Feature::dropout, l.dropout ? "dropout" : "no dropout");
     add_if(l.recompute != Recompute::none, Feature::recompute, "recompute " + recompute_in_words(l));
     add(Feature::attention_kernel, l.attention == AttentionKernel::flash ? "flash attention" : "unfused attention");

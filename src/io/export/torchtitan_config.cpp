@@ -1,11 +1,12 @@
-// TorchTitan's configuration file (docs/export.md). Since February 2026 TorchTitan takes the same keys as flags,
-// --section.key value.
+// The configuration file that TorchTitan read until February 2026 (docs/export.md); today it has functions
+// (torchtitan_function.cpp).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <optional>
 
 #include "io/export/export_writers.hpp"
+#include "io/export/torchtitan_words.hpp"
 
 namespace weft {
 namespace {
@@ -22,9 +23,7 @@ class TorchTitanWriter {
     add_pipeline();
     add_recompute();
     sheet_.leaves_out(Feature::model, "name its model and flavor in [model]");
-    sheet_.warn(
-        "TorchTitan read such files until February 2026; since then the same keys are flags: "
-        "--parallelism.tensor_parallel_degree 8");
+    sheet_.warn("TorchTitan read such files until February 2026; --to torchtitan writes what it takes since then");
   }
 
  private:
@@ -56,14 +55,12 @@ class TorchTitanWriter {
     }
   }
 
-  // TorchTitan shards over data and context parallel ranks together; only those of data parallelism are counted.
   void add_sharding() {
-    const bool whole_data_ranks = layout_.shards() % layout_.cp == 0;
-    const std::int64_t shards = layout_.zero == 0 ? 1 : whole_data_ranks ? layout_.shards() / layout_.cp : layout_.dp;
+    const std::int64_t shards = torchtitan_shards(layout_);
     set("data_parallel_replicate_degree", layout_.dp / shards);
     set("data_parallel_shard_degree", shards);
     sheet_.carries({Feature::data_parallel, Feature::reductions_beside_compute, Feature::queues, Feature::waits});
-    if (whole_data_ranks) sheet_.carries({Feature::zero_shards});
+    if (layout_.shards() % layout_.cp == 0) sheet_.carries({Feature::zero_shards});
     if (layout_.zero == 0) {
       sheet_.leaves_out(Feature::gradient_buckets, "TorchTitan's replicas have buckets of 100 MiB");
       return;
@@ -104,61 +101,17 @@ class TorchTitanWriter {
     set("pipeline_parallel_degree", layout_.pp);
     if (layout_.pp == 1) return;
     set("pipeline_parallel_microbatch_size", layout_.micro_batch);
-    const std::optional<std::string_view> schedule = schedule_name();
+    const std::optional<std::string_view> schedule = torchtitan_schedule(layout_);
     if (schedule) {
       set_text("pipeline_parallel_schedule", *schedule);
       sheet_.carries({Feature::schedule});
     } else {
       sheet_.leaves_out(Feature::schedule, "--to torch-pipeline writes a file for pipeline_parallel_schedule_csv");
     }
-    set("module_fqns_per_model_part", fmt::format("[{}]", fmt::join(module_names(), ", ")));
+    set("module_fqns_per_model_part",
+        fmt::format("[{}]", fmt::join(torchtitan_modules(layout_, sheet_.model(), "output"), ", ")));
     sheet_.carries({Feature::pipeline, Feature::model_chunks, Feature::stage_layers, Feature::messages_beside_compute});
     sheet_.leaves_out(Feature::woven_passes, "--to torch-pipeline writes a file for pipeline_parallel_schedule_csv");
-  }
-
-  // Nothing where TorchTitan has no such schedule.
-  std::optional<std::string_view> schedule_name() const {
-    if (layout_.warm_up_depth > 0) return std::nullopt;
-    switch (layout_.schedule) {
-      case PipelineSchedule::gpipe:
-        return "GPipe";
-      case PipelineSchedule::one_f_one_b:
-        return "1F1B";
-      case PipelineSchedule::interleaved:
-        return "Interleaved1F1B";
-      case PipelineSchedule::breadth_first:
-        return "LoopedBFS";
-      case PipelineSchedule::zbv:
-        return "ZBVZeroBubble";
-      case PipelineSchedule::dualpipev:
-        return "DualPipeV";
-      case PipelineSchedule::dualpipe:
-      case PipelineSchedule::zb_h1:
-      case PipelineSchedule::zb_h2:
-      case PipelineSchedule::v_half:
-      case PipelineSchedule::v_min:
-      case PipelineSchedule::hanayo:
-      case PipelineSchedule::searched:
-      case PipelineSchedule::searched_waves:
-      case PipelineSchedule::searched_loops:
-        break;
-    }
-    return std::nullopt;
-  }
-
-  // The modules of each model chunk, in the order of the model.
-  std::vector<std::string> module_names() const {
-    const std::vector<std::int64_t> layers = layers_per_chunk(layout_, sheet_.model());
-    std::vector<std::string> chunks;
-    std::int64_t next = 0;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      std::vector<std::string> names;
-      if (i == 0) names.emplace_back("\"tok_embeddings\"");
-      for (std::int64_t end = next + layers[i]; next < end; ++next) names.push_back(fmt::format("\"layers.{}\"", next));
-      if (i + 1 == layers.size()) names.insert(names.end(), {"\"norm\"", "\"output\""});
-      chunks.push_back(fmt::format("[{}]", fmt::join(names, ", ")));
-    }
-    return chunks;
   }
 
   void add_recompute() {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -57,6 +58,12 @@ std::string parse_error_in_words(const std::string& what) {
   return words.substr(0, last_read) + shortened(words.substr(last_read));
 }
 
+// What the library says of a number that is out of range ends with that number in quotes.
+std::string number_in_words(const std::string& message) {
+  const std::size_t end = message.rfind('\''), begin = end == std::string::npos ? end : message.rfind('\'', end - 1);
+  return begin == std::string::npos ? std::string("in it") : shortened(message.substr(begin + 1, end - begin - 1));
+}
+
 // Large arrays and objects are named by size: nobody reads them in a message.
 std::string quoted(const json& value) {
   if (value.is_array() && value.size() > 8) return fmt::format("(array of {} items)", value.size());
@@ -109,6 +116,9 @@ nlohmann::json parse_json(const std::string& text, const std::string& file_name)
     return json::parse(text);
   } catch (const json::parse_error& error) {
     fail("{}: not JSON at byte {}: {}", file_name, error.byte, parse_error_in_words(error.what()));
+  } catch (const json::out_of_range& error) {
+    fail("{}: not usable JSON: number {} is beyond {:.3g}, the largest that can be read", file_name,
+         number_in_words(error.what()), std::numeric_limits<double>::max());
   } catch (const json::exception& error) {
     fail("{}: not usable JSON: {}", file_name, shortened(error.what()));
   }

@@ -31,6 +31,11 @@ TEST(ParseJson, NamesTheFileAndTheByteOfABadText) {
   }
 }
 
+TEST(ParseJson, SaysInItsOwnWordsThatANumberIsTooLarge) {
+  EXPECT_EQ(message_of([] { parse_json(R"({"a": -1e400})", "a.json"); }),
+            "a.json: not usable JSON: number -1e400 is beyond 1.8e+308, the largest that can be read");
+}
+
 // The reason is the library's and stands there whole; only what it quotes of the file is cut.
 TEST(ParseJson, TellsLineColumnAndTheWholeReason) {
   const std::string literal = message_of([] { parse_json("{\n  \"a\": tru}", "a.json"); });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -235,8 +236,24 @@ class DeepSpeedReader {
 
 }  // namespace
 
+namespace {
+
+// Python writes 5e8 for an integer, and DeepSpeed takes it. Above 2^53 a float does not say which integer is meant.
+void write_whole_floats_as_integers(nlohmann::json& value) {
+  constexpr double kMostExact = 9007199254740992;
+  if (value.is_structured()) {
+    for (nlohmann::json& item : value) write_whole_floats_as_integers(item);
+  } else if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    if (std::abs(number) <= kMostExact && number == std::floor(number)) value = static_cast<std::int64_t>(number);
+  }
+}
+
+}  // namespace
+
 LaunchJob read_deepspeed_config(const std::string& text, const std::string& file_name) {
-  const nlohmann::json config = parse_json(text, file_name);
+  nlohmann::json config = parse_json(text, file_name);
+  write_whole_floats_as_integers(config);
   return DeepSpeedReader(config, file_name).read();
 }
 

@@ -42,6 +42,18 @@ TEST(DeepSpeedConfig, BatchesPrecisionAndZero) {
                       {"bucket-mib", "953.67431640625"}}));
 }
 
+// Python writes 5e8 for an integer, and DeepSpeed takes it.
+TEST(DeepSpeedConfig, IntegersMayBeWrittenAsFloats) {
+  const Settings as_integers = settings_of(
+      R"({"train_batch_size": 64, "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 500000000,
+          "allgather_bucket_size": 200000000}})");
+  EXPECT_EQ(settings_of(
+                R"({"train_batch_size": 6.4e1, "zero_optimization": {"stage": 2.0, "overlap_comm": true,
+                    "reduce_bucket_size": 5e8, "allgather_bucket_size": 2e8}})"),
+            as_integers);
+  EXPECT_THROW(settings_of(R"({"train_batch_size": 6.5})"), Error);
+}
+
 // overlap_comm is on at stage 3 alone unless it is said; stage 0 reduces when backward has ended.
 TEST(DeepSpeedConfig, OverlapByDefaultIsOfStage3) {
   const auto policy = [](const std::string& zero) {

@@ -43,24 +43,24 @@ constexpr std::string_view kUnmodelled =
 constexpr std::string_view kKernels =
     "--no-masked-softmax-fusion --no-gradient-accumulation-fusion --no-bias-gelu-fusion --no-bias-swiglu-fusion "
     "--no-bias-dropout-fusion --no-rope-fusion --no-persist-layer-norm --no-async-tensor-model-parallel-allreduce "
-    "--apply-layernorm-1p --use-mcore-models --use-legacy-models --transformer-impl --attention-softmax-in-fp32 "
-    "--apply-query-key-layer-scaling --no-query-key-layer-scaling --cross-entropy-loss-fusion "
+    "--use-mcore-models --use-legacy-models --transformer-impl "
+    "--cross-entropy-loss-fusion "
     "--cross-entropy-fusion-impl --moe-grouped-gemm --moe-permute-fusion --moe-use-legacy-grouped-gemm "
-    "--moe-router-dtype --empty-unused-memory-level --cuda-graph-warmup-steps --cuda-graph-use-single-mempool "
+    "--empty-unused-memory-level --cuda-graph-warmup-steps --cuda-graph-use-single-mempool "
     "--cuda-graph-retain-backward-graph --fp8-margin --fp8-interval --fp8-amax-history-len --fp8-amax-compute-algo "
     "--no-fp8-wgrad --tp-only-amax-red --fp16-lm-cross-entropy --moe-router-fusion "
     "--ddp-average-in-collective --no-gradient-reduce-div-fusion --disable-symmetric-registration "
-    "--use-te-activation-func --use-transformer-engine-op-fuser --fused-residual-rmsnorm --rotary-interleaved "
+    "--use-te-activation-func --use-transformer-engine-op-fuser --fused-residual-rmsnorm "
     "--disable-jit-fuser --use-torch-optimizer-for-cpu-offload "
     "--use-fused-weighted-squared-relu --mla-down-proj-fusion --use-te-rng-tracker --te-rng-tracker --manual-gc "
-    "--manual-gc-interval --manual-gc-eval --norm-epsilon --layernorm-epsilon --deterministic-mode "
+    "--manual-gc-interval --manual-gc-eval --deterministic-mode "
     "--delay-grad-reduce --no-delay-grad-reduce --pipeline-model-parallel-comm-backend ";
 
 constexpr std::string_view kRun =
     "--lr --min-lr --lr-decay-style --lr-decay-iters --lr-decay-samples --lr-warmup-fraction --lr-warmup-iters "
     "--lr-warmup-samples --lr-warmup-init --lr-wsd-decay-style --lr-wsd-decay-iters --lr-wsd-decay-samples "
     "--train-iters --train-samples --weight-decay --start-weight-decay --end-weight-decay "
-    "--weight-decay-incr-style --adam-beta1 --adam-beta2 --adam-eps --sgd-momentum --init-method-std "
+    "--weight-decay-incr-style --adam-beta1 --adam-beta2 --adam-eps --sgd-momentum "
     "--seed --data-parallel-random-init --data-path --train-data-path "
     "--valid-data-path --test-data-path --data-args-path --split --vocab-file --merge-file --tokenizer-type "
     "--tokenizer-model --tokenizer-hf-include-special-tokens --tiktoken-pattern --vocab-extra-ids "
@@ -76,16 +76,16 @@ constexpr std::string_view kRun =
     "--use-checkpoint-args --no-use-checkpoint-args --exit-on-missing-checkpoint --use-dist-ckpt "
     "--dist-ckpt-format --dist-ckpt-strictness --auto-detect-ckpt-format --no-ckpt-fully-parallel-save "
     "--ckpt-fully-parallel-load --ckpt-fully-parallel-save --ckpt-assume-constant-structure --num-workers "
-    "--rotary-base --rotary-percent --rotary-seq-len-interpolation-factor --rotary-scaling-factor "
-    "--use-rope-scaling --rope-scaling-factor --mscale --mscale-all-dim --loss-scale --initial-loss-scale "
+    ""
+    "--loss-scale --initial-loss-scale "
     "--min-loss-scale --loss-scale-window --hysteresis --override-opt_param-scheduler "
-    "--use-checkpoint-opt_param-scheduler --moe-router-load-balancing-type "
-    "--moe-z-loss-coeff --moe-router-score-function --moe-router-topk-scaling-factor "
-    "--moe-router-bias-update-rate --moe-per-layer-logging --mtp-loss-scaling-factor "
+    "--use-checkpoint-opt_param-scheduler "
+    ""
+    "--moe-per-layer-logging "
     "--reset-position-ids --reset-attention-mask --eod-mask-loss --no-create-attention-mask-in-dataloader "
     "--create-attention-mask-in-dataloader --no-mmap-bin-files --enable-one-logger --one-logger-project "
     "--one-logger-run-name --use-cpu-initialization --profile --profile-step-start --profile-step-end "
-    "--profile-ranks --use-pytorch-profiler --distributed-timeout-minutes --local-rank --attention-output-gate "
+    "--profile-ranks --use-pytorch-profiler --distributed-timeout-minutes --local-rank "
     "--calculate-per-token-loss --no-check-for-nan-in-loss-and-grad --check-for-nan-in-loss-and-grad "
     "--overwrite-existing --adlr-autoresume --dataloader-type --num-dataset-builder-threads "
     "--defer-npy-index-mmap --result-rejected-tracker-filename --kill-switch-path --wandb --nproc_per_node "
@@ -96,19 +96,29 @@ constexpr std::string_view kRun =
     "--flight-recorder-trace-buffer-size --rerun-mode --error-injection-rate --error-injection-type "
     "--check-for-spiky-loss --check-weight-hash-across-dp-replicas-interval --gpu-sniff-test-interval "
     "--log-straggler --async-save --ckpt-format --fault-injector-ranks --fault-injector-fault-types "
-    "--fault-injector-mtti-seconds --fault-injector-seed --verify-integrity --no-position-embedding --no-one-logger "
-    "--one-logger-async --rope-type --yarn-original-max-position-embeddings --yarn-beta-fast --yarn-beta-slow "
-    "--init-method-xavier-uniform --embedding-init-method-std --decoupled-lr --decoupled-min-lr --head-lr-mult "
+    "--fault-injector-mtti-seconds --fault-injector-seed --verify-integrity --no-one-logger "
+    "--one-logger-async "
+    "--decoupled-lr --decoupled-min-lr --head-lr-mult "
     "--apply-wd-to-qk-layernorm --sft --fim-data --fim-rate --short-seq-prob --mask-prob --mid-level-dataset-surplus "
     "--dataloader-fast-cache-load --dataloader-defer-npy-index-mmap --per-split-data-args-path --spec "
     "--use-same-sampling-seed-across-dp-ranks --adlr-autoresume-interval --override-ckpt-iteration --ckpt-step "
     "--ckpt-convert-format --ckpt-convert-save --non-persistent-save-interval --non-persistent-ckpt-type "
     "--log-max-attention-logit --log-energy --log-device-memory-used --logging-level --record-memory-history "
     "--memory-snapshot-path --use-nsys-profiler --nvtx-ranges --train-sync-interval --iterations-to-skip "
-    "--moe-router-force-load-balancing --qk-clip --qk-clip-alpha --qk-clip-threshold --save-optim "
+    "--moe-router-force-load-balancing --save-optim "
     "--eval-micro-batch-size "
     "--eval-global-batch-size --full-validation --multiple-validation-sets --enable-experimental "
     "--check-for-large-grads --muon-momentum --muon-num-ns-steps --muon-scale-mode --muon-tp-mode ";
+
+constexpr std::string_view kModel =
+    "--apply-layernorm-1p --norm-epsilon --layernorm-epsilon --init-method-std --init-method-xavier-uniform "
+    "--embedding-init-method-std --rotary-base --rotary-percent --rotary-interleaved "
+    "--rotary-seq-len-interpolation-factor --rotary-scaling-factor --use-rope-scaling --rope-scaling-factor "
+    "--rope-type --mscale --mscale-all-dim --yarn-original-max-position-embeddings --yarn-beta-fast "
+    "--yarn-beta-slow --no-position-embedding --attention-softmax-in-fp32 --apply-query-key-layer-scaling "
+    "--no-query-key-layer-scaling --moe-router-load-balancing-type --moe-router-dtype --moe-z-loss-coeff "
+    "--moe-router-score-function --moe-router-topk-scaling-factor --moe-router-bias-update-rate "
+    "--mtp-loss-scaling-factor --attention-output-gate --qk-clip --qk-clip-alpha --qk-clip-threshold ";
 
 void add(std::vector<MegatronFlagName>& flags, std::string_view names, MegatronFlagUse use) {
   for (std::string& name : split(names, ' ')) {
@@ -124,6 +134,7 @@ const std::vector<MegatronFlagName>& unused_megatron_flags() {
     add(flags, kUnmodelled, MegatronFlagUse::unmodelled);
     add(flags, kKernels, MegatronFlagUse::kernels);
     add(flags, kRun, MegatronFlagUse::run);
+    add(flags, kModel, MegatronFlagUse::model);
     return flags;
   }();
   return kFlags;

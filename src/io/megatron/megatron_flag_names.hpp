@@ -8,6 +8,7 @@ namespace weft {
 
 enum class MegatronFlagUse {
   run,        // data, schedule of learning, checkpoints, logs: the step is the same with any value
+  model,      // what is trained: the step is the same with any value, and an export to Megatron repeats it
   kernels,    // which kernel or allocation trick is used: below what Weft's cost model tells apart
   unmodelled  // changes the step's time or memory in a way that Weft has no word for
 };

@@ -18,6 +18,7 @@ constexpr std::int64_t kMaxNumber = 1'000'000'000;
 const char* reason_of(MegatronFlagUse use) {
   switch (use) {
     case MegatronFlagUse::run:
+    case MegatronFlagUse::model:
       return "does not change the step";
     case MegatronFlagUse::kernels:
       return "below what the cost model tells apart";
@@ -139,7 +140,8 @@ std::vector<IgnoredFlag> MegatronReader::ignored() const {
     if (const auto noted = notes_.find(flag.name); noted != notes_.end()) {
       for (const std::string& reason : noted->second) result.push_back({flag.name, value, reason});
     } else if (const auto found = unused.find(flag.name); found != unused.end()) {
-      result.push_back({flag.name, value, reason_of(found->second), found->second != MegatronFlagUse::unmodelled});
+      result.push_back({flag.name, value, reason_of(found->second), found->second != MegatronFlagUse::unmodelled,
+                        found->second == MegatronFlagUse::model});
     } else if (!asked_.contains(flag.name)) {
       const std::string nearest = nearest_name(flag.name, known);
       result.push_back(

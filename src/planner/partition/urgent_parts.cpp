@@ -193,6 +193,29 @@ class ClassParts {
   std::vector<std::vector<OpId>> reductions_;
 };
 
+// Returns by class the first of those that it shares transfers with, directly or through others: all classes of a
+// stage, and where a pipeline has two directions those of the stages with the copies of the same layers.
+std::vector<std::size_t> first_that_shares(const StepGraph& graph) {
+  std::vector<std::size_t> first;
+  for (std::size_t c = 0; c < graph.classes.size(); ++c) first.push_back(c);
+  const auto join = [&](std::size_t a, std::size_t b) {
+    const std::size_t low = std::min(first[a], first[b]), high = std::max(first[a], first[b]);
+    std::ranges::replace(first, high, low);
+  };
+  std::map<std::int64_t, std::size_t> of_stage;
+  std::map<std::int32_t, std::size_t> of_transfer;
+  for (std::size_t c = 0; c < graph.classes.size(); ++c) {
+    join(of_stage.try_emplace(graph.classes[c].stage, c).first->second, c);
+  }
+  for (const Operation& op : graph.operations) {
+    const bool is_cut = op.role == Role::grad_reduce || op.role == Role::shard_reduce || op.role == Role::param_gather;
+    if (op.per_micro_batch || !is_cut || op.communication->transfer < 0) continue;
+    const std::size_t c = op.rank_class.index();
+    join(of_transfer.try_emplace(op.communication->transfer, c).first->second, c);
+  }
+  return first;
+}
+
 }  // namespace
 
 Bytes best_part(const CostModel& cost, const Operation& probe, Bytes all) {
@@ -220,11 +243,12 @@ UrgentParts urgent_parts(const StepGraph& graph, const CostModel& cost, std::opt
   for (MergeSet& set : one_bucket(graph)) {
     if (graph.op(set.members.front()).per_micro_batch) result.sets.push_back(std::move(set));
   }
-  // Classes of a stage have the same parameters and may share transfers, so they cut alike.
-  std::map<std::tuple<std::int64_t, Role, GroupKind>, Bytes> sizes;
+  // Classes that share transfers cut them alike, whatever links each of them has.
+  const std::vector<std::size_t> first_of = first_that_shares(graph);
+  std::map<std::tuple<std::size_t, Role, GroupKind>, Bytes> sizes;
   const auto part_size = [&](ClassId c, const ClassParts::Kind& kind, const Operation& probe, Bytes all) {
     if (part) return *part;
-    const std::tuple key{graph.classes[c.index()].stage, kind.first, kind.second};
+    const std::tuple key{first_of[c.index()], kind.first, kind.second};
     const auto known = sizes.find(key);
     return known != sizes.end() ? known->second : sizes.emplace(key, best_part(cost, probe, all)).first->second;
   };

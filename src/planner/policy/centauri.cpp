@@ -1,3 +1,4 @@
+#include "planner/memory_needs.hpp"
 #include "planner/policy/centauri.hpp"
 
 #include <optional>
@@ -50,11 +51,7 @@ struct SimulatedStep {
 
 SimulatedStep simulated_step(const PlanRequest& request, const SharedGraph& graph, const Overlap& overlap) {
   const WholePlan made = overlapped_plan(request, graph, "centauri", overlap);
-  SimulatedStep step{.seconds = request.search.step_seconds(made)};
-  for (const ClassId c : made.plan().classes.ids()) {
-    step.fits = step.fits && made.plan().classes[c].memory <= graph->classes[c].device.memory;
-  }
-  return step;
+  return {request.search.step_seconds(made), judge_memory(made.plan(), request.profile).fits};
 }
 
 // The same with the traffic of layers whole; nothing where it is whole already.

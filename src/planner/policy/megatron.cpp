@@ -1,5 +1,6 @@
 #include "planner/policy/megatron.hpp"
 
+#include "cluster/device_kind.hpp"
 #include "cost/cost_model.hpp"
 #include "planner/partition/buckets.hpp"
 #include "planner/partition/userbuffer_cuts.hpp"
@@ -21,7 +22,8 @@ BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
 UserbufferTable wished_userbuffers(const PlanRequest& request) {
   switch (request.options.userbuffers.source) {
     case UserbufferSource::recipes:
-      return recipe_userbuffers(request.cluster.device.name, request.layout.products, request.model.hidden);
+      return recipe_userbuffers(std::string(kind_of_device(request.cluster.device.name)), request.layout.products,
+                                request.model.hidden);
     case UserbufferSource::own:
       return request.options.userbuffers.own;
     case UserbufferSource::defaults:

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
+#include "plan/verify/verify_plan.hpp"
 #include "planner/partition/buckets.hpp"
 #include "planner/partition/urgent_parts.hpp"
 #include "planner/schedule/next_use.hpp"
@@ -127,6 +128,30 @@ TEST(Priority, GathersInTheOrderOfUseBesideTheReductions) {
     }
     EXPECT_EQ(queue.kind == QueueKind::extra, role == Role::update);
     EXPECT_FALSE(plan.issues[i].blocking) << describe(plan.graph.operations[i]);
+  }
+}
+
+// Two nodes of four have slower adapters, and each stage of a pipeline in two directions has a copy of the other's
+// layers: the sums over both copies are of classes that would cut by different links.
+TEST(Priority, CutsAlikeWhereStagesWithUnequalLinksShareTransfers) {
+  ClusterSpec spec = parse_cluster("dgx-a100:4,gpus=2");
+  for (const std::int64_t node : {2, 3}) {
+    spec.overrides.push_back(
+        {.node = node, .level = "nic", .bandwidth = Bandwidth{6.25e9}, .latency = Nanos{6000}, .device = {}});
+  }
+  Transformer model = test::small_gpt(2);
+  model.hidden = 16;
+  model.heads = model.kv_heads = 1;
+  model.ffn = 64;
+  model.vocab = 64;
+  const Layout layout{.pp = 2, .vpp = 2, .schedule = PipelineSchedule::dualpipe};
+  for (const char* policy : {"priority", "megatron-grad", "ddp"}) {
+    for (const bool narrow : {true, false}) {
+      const PlanRequest r = test::request(narrow ? model : test::small_gpt(4), spec, layout, 4);
+      const std::optional<Violation> found =
+          verify_plan(make_plan(r, test::build(r), policy), {.memory_limit = {}, .check_memory = false});
+      EXPECT_FALSE(found) << policy << ": " << found->message;
+    }
   }
 }
 

@@ -47,6 +47,8 @@ class EarlyEncoding {
         position_(plan.graph.operations.size(), -1),
         ended_(plan.graph.operations.size(), 0) {
     for (std::size_t i = 0; i < backward_.size(); ++i) position_[backward_[i].index()] = static_cast<std::int32_t>(i);
+    // A transfer beside compute stands where the first of its bucket does, and waits for the last all the same.
+    for (const OpId id : backward_) position_[id.index()] = last_source(id);
     for (const OpId id : update_) position_[id.index()] = latest_position(id);
     if (urgent_) use_ = next_use(plan.graph);
   }
@@ -62,8 +64,10 @@ class EarlyEncoding {
                                          : rest)
           .push_back(id);
     }
-    // Sums inside nodes may begin early too, but what is encoded between nodes waits for them.
-    if (encodings.empty() && !plan_.layout.compress.between_nodes) return;
+    // Sums inside nodes may begin early too, but what is encoded between nodes waits for them. Where shards of
+    // gradients are reduced in every micro-batch, all of that is in backward already.
+    const auto sums_in_node = [&](OpId id) { return plan_.graph.op(id).role == Role::node_reduce; };
+    if (encodings.empty() && std::ranges::none_of(transfers, sums_in_node)) return;
     time_chain(encodings);
     take_by_link(replicas, 0);
     take_in_waves(transfers);  // some read what replicas leave
@@ -89,6 +93,16 @@ class EarlyEncoding {
       late |= (encodes_gradient(op) && source.is_transfer()) || (op.role == Role::grad_exchange && is_late(writer));
     });
     return late;
+  }
+
+  // Returns where in backward an operation of it can have begun: its own place, or behind all that it waits for there.
+  std::int32_t last_source(OpId id) const {
+    std::int32_t last = position_[id.index()];
+    if (!plan_.graph.op(id).is_transfer()) return last;
+    for_each_source(id, [&](OpId writer) {
+      if (position_[writer.index()] >= 0) last = std::max(last, last_source(writer));
+    });
+    return last;
   }
 
   // Returns where in backward the last operation stands that this one waits for, by way of others of the update.

@@ -1,3 +1,4 @@
+#include "planner/memory_needs.hpp"
 #include "planner/search/plan_searcher.hpp"
 
 #include <algorithm>
@@ -113,13 +114,8 @@ PlanSearcher::Outcome PlanSearcher::evaluate(const PlanRequest& request, const S
   const WholePlan made = overlapped_plan(request, graph, "weft", overlap);
   // Not every combination can run; those that cannot are no candidates.
   if (!find_run_order(made.unfolded()).cycle.empty()) return {};
-  Outcome outcome{true, true, request.search.step_seconds(made), {}};
-  for (std::size_t c = 0; c < made.plan().classes.size(); ++c) {
-    const Bytes needed = made.plan().classes[c].memory;
-    outcome.memory = std::max(outcome.memory, needed);
-    outcome.fits = outcome.fits && needed <= graph->classes[c].device.memory;
-  }
-  return outcome;
+  const MemoryVerdict memory = judge_memory(made.plan(), request.profile);
+  return {true, memory.fits, request.search.step_seconds(made), memory.needed};
 }
 
 std::vector<PlanSearcher::Outcome> PlanSearcher::evaluate_all(const PlanRequest& request, const SharedGraph& graph,

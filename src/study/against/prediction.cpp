@@ -6,7 +6,8 @@
 #include "cost/cost_model.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
-#include "study/plan/framework_memory.hpp"
+#include "planner/framework_memory.hpp"
+#include "planner/memory_needs.hpp"
 #include "study/plan/plan_study.hpp"
 
 namespace weft {
@@ -33,22 +34,16 @@ RunPrediction predict_run(const Inputs& inputs, const Profile& profile, const st
   const Timeline timeline = simulate_plan(whole, CostModel(plan.graph, cluster, profile));
   run.step_s = timeline.period_ns * 1e-9;
   run.account = account(timeline).mean;
-  run.memory = memory_use(plan);
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    Bytes needed = plan.classes[c].memory;
-    if (profile.framework != nullptr) {
-      for (MemoryTerm& term : framework_memory(*profile.framework, plan, make_id<ClassId>(c), run.memory[c])) {
-        needed += term.bytes;
-        run.memory[c].terms.push_back(std::move(term));
-      }
-    }
-    if (c == 0) run.first_stage = needed;
-    run.fullest_stage = std::max(run.fullest_stage, needed);
-    const Bytes available = plan.graph.classes[c].device.memory;
-    run.fits = run.fits && needed <= available;
-    run.fullest_share =
-        std::max(run.fullest_share, static_cast<double>(needed.value) / static_cast<double>(available.value));
+  std::vector<MemoryNeed> needs;
+  for (DetailedMemoryNeed& need : detailed_memory_needs(plan, profile)) {
+    needs.push_back(need);
+    run.memory.push_back(std::move(need.use));
   }
+  const MemoryVerdict memory = judge_memory(needs);
+  run.first_stage = needs.front().needed;
+  run.fullest_stage = memory.needed;
+  run.fits = memory.fits;
+  run.fullest_share = memory.share;
   if (profile.framework) run.chance_of_fit = chance_of_fit(*profile.framework, run.fullest_share);
   return run;
 }

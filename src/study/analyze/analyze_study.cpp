@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <optional>
+#include <regex>
 #include <set>
 
 #include "base/error.hpp"
 #include "io/trace/device_trace_reader.hpp"
 #include "timeline/trace/communication_facts.hpp"
+#include "timeline/trace/communication_library.hpp"
 #include "timeline/trace/one_job.hpp"
 
 namespace weft {
@@ -109,10 +112,68 @@ void require_kernels(const std::vector<DeviceTrace>& traces) {
        events);
 }
 
+std::optional<std::regex> read_regex(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error&) {
+    fail("--communication '{}': is no regular expression", text);
+  }
+}
+
+// A name is judged once, however many kernels have it.
+void take_for_communication(std::vector<DeviceTrace>& traces, const std::regex& wished, const std::string& text) {
+  bool found = false;
+  for (DeviceTrace& trace : traces) {
+    std::vector<bool> communicates;
+    for (const std::string& name : trace.names) communicates.push_back(std::regex_search(name, wished));
+    for (DeviceActivity& activity : trace.device) {
+      if (!communicates[static_cast<std::size_t>(activity.name)]) continue;
+      activity.kind = KernelKind::communication;
+      found = true;
+    }
+  }
+  if (!found) fail("--communication '{}': no kernel of the traces has such a name", text);
+}
+
+// Says which kernels were taken for communication that are not NCCL's, by library: whoever reads the answer has to
+// know.
+std::vector<std::string> other_communication(const std::vector<DeviceTrace>& traces) {
+  constexpr std::size_t kMostNames = 4;
+  std::map<std::string, std::set<std::string>> kernels;
+  for (const DeviceTrace& trace : traces) {
+    if (trace.source == TraceSource::weft) continue;
+    std::set<std::int32_t> seen;
+    for (const DeviceActivity& activity : trace.device) {
+      if (activity.kind != KernelKind::communication || !seen.insert(activity.name).second) continue;
+      const std::string& name = trace.names[static_cast<std::size_t>(activity.name)];
+      const std::string_view library = communication_library(name);
+      if (library == "NCCL") continue;
+      std::string plain = name.substr(0, name.find_first_of("(<"));
+      if (plain.starts_with("void ")) plain.erase(0, 5);
+      kernels[library.empty() ? "--communication" : std::string(library)].insert(std::move(plain));
+    }
+  }
+  std::vector<std::string> words;
+  for (const auto& [library, names] : kernels) {
+    std::string list;
+    std::size_t shown = 0;
+    for (const std::string& name : names) {
+      if (shown++ == kMostNames) break;
+      list += (list.empty() ? "" : ", ") + name;
+    }
+    if (names.size() > kMostNames) list += fmt::format(" and {} more", names.size() - kMostNames);
+    words.push_back(fmt::format("taken for communication, by {}: {}", library, list));
+  }
+  return words;
+}
+
 }  // namespace
 
-std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, const OnProgress& on_progress) {
+std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, const OnProgress& on_progress,
+                                              const std::string& communication) {
   require_different_files(files);
+  const std::optional<std::regex> wished = read_regex(communication);
   ReadProgress progress(on_progress, files);
   std::vector<DeviceTrace> traces;
   for (const std::string& file : files) {
@@ -123,6 +184,7 @@ std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& fi
   if (traces.empty()) fail("{}: it holds no rank", files.front());
   require_different_events(traces);
   name_ranks(traces);
+  if (wished) take_for_communication(traces, *wished, communication);
   return traces;
 }
 
@@ -165,6 +227,7 @@ AnalyzeStudy study_traces(std::vector<DeviceTrace> traces) {
           fmt::format("{}: every kernel was launched in the last profiler step, which does not count", trace.file));
     }
   }
+  for (std::string& words : other_communication(study.traces)) study.warnings.push_back(std::move(words));
   study.types = sum_kernel_types(study.ranks);
   return study;
 }

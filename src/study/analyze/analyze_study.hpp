@@ -29,7 +29,10 @@ struct AnalyzeStudy {
 };
 
 // Reads all files. A rank that no trace names is given the lowest free number, with a warning.
-std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, const OnProgress& on_progress);
+// `communication`: a regular expression, where not empty; kernels whose name it finds communicate, whatever else their
+// name says. Throws Error where it is none.
+std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, const OnProgress& on_progress,
+                                              const std::string& communication = "");
 
 // Two files of the same ranks are not two ranks of one run: the first one is from before a change. Removes its traces
 // from `traces` and returns them, or nothing where there are no two such files.

@@ -14,6 +14,8 @@ constexpr EnumArray<CostKind, std::string_view, kCostKinds> kNames = {
     "computation", "exposed_communication", "copies", "idle_host", "idle_kernel", "idle_other"};
 // A job that computes for this share of the time is bound by computation; otherwise the largest other cost decides.
 constexpr double kComputeBound = 0.6;
+// Unless the host is on more than this share of the critical path.
+constexpr double kMostOfPath = 0.5;
 
 double ratio(Nanos part, Nanos whole) {
   return whole.value > 0 ? static_cast<double>(part.value) / static_cast<double>(whole.value) : 0;
@@ -52,6 +54,7 @@ class Judge {
     }
     std::stable_sort(verdict_.costs.begin(), verdict_.costs.end(),
                      [](const Cost& a, const Cost& b) { return a.time > b.time; });
+    find_path();
     verdict_.bound_by = bound_by();
     return std::move(verdict_);
   }
@@ -63,7 +66,10 @@ class Judge {
     if (whole_.value <= 0) return BoundBy::nothing;
     const double communicates = verdict_.share(CostKind::exposed_communication),
                  copies = verdict_.share(CostKind::copies), idle = verdict_.idle_share();
-    if (verdict_.share(CostKind::computation) >= kComputeBound) return BoundBy::computation;
+    if (verdict_.share(CostKind::computation) >= kComputeBound) {
+      // Kernels that run while the host decides what comes next do not make the step longer: the path does.
+      return verdict_.host_on_path > kMostOfPath ? BoundBy::host : BoundBy::computation;
+    }
     if (communicates >= idle && communicates >= copies) return BoundBy::communication;
     if (copies >= idle) return BoundBy::copies;
     const Nanos host = time(CostKind::idle_host), gaps = time(CostKind::idle_kernel),
@@ -71,6 +77,17 @@ class Judge {
     if (verdict_.of_own_runs) return gaps > others ? BoundBy::cores : BoundBy::waiting;
     if (host >= std::max(gaps, others)) return BoundBy::host;
     return gaps >= others ? BoundBy::launches : BoundBy::waiting;
+  }
+
+  void find_path() {
+    Nanos path, host;
+    for (const PathEntry& entry : path_entries(labelled_.study)) {
+      path += entry.time;
+      const bool of_host =
+          entry.kind == PathKind::host || entry.kind == PathKind::launch_delay || entry.kind == PathKind::host_wake;
+      if (of_host) host += entry.time;
+    }
+    verdict_.host_on_path = ratio(host, path);
   }
 
   void find_longest_kernel(Cost& cost) const {

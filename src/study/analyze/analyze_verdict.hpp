@@ -43,6 +43,7 @@ struct Verdict {
   bool of_own_runs = false;  // Weft's own traces, in which no host is seen
   BoundBy bound_by = BoundBy::nothing;
   std::vector<Cost> costs;  // the largest first; only what occurs
+  double host_on_path = 0;  // share of the critical path on which the host works towards the next launch
 
   double share(CostKind kind) const;
   double idle_share() const;

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "graph/step_graph.hpp"
+#include "planner/memory_needs.hpp"
 #include "study/plan/plan_study.hpp"
 
 namespace weft {
@@ -21,8 +22,8 @@ double step_of(const Inputs& inputs, const Profile& profile, const std::string& 
   const SharedGraph graph = build_step_graph(inputs.model, Cluster(inputs.cluster), inputs.layout);
   const WholePlan whole = make_whole_plan(request, graph, policy);
   double seconds = request.search.step_seconds(whole);
-  for (std::size_t c = 0; c < whole.plan().classes.size(); ++c) {
-    if (whole.plan().classes[c].memory > whole.plan().graph.classes[c].device.memory) seconds += kDoesNotFit;
+  for (const MemoryNeed& need : memory_needs(whole.plan(), profile)) {
+    if (!need.fits()) seconds += kDoesNotFit;
   }
   return seconds;
 }

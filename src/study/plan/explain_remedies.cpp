@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "graph/step_graph.hpp"
+#include "planner/memory_needs.hpp"
 #include "planner/partition/stage_balance.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
@@ -56,9 +57,7 @@ std::optional<RemedyOutcome> try_change(const RemedyChange& change, const Profil
     const CostModel cost(plan.graph, cluster, profile, programs);
     RemedyOutcome outcome;
     outcome.step_s = simulate_plan(made, cost, {.names = false}).period_ns * 1e-9;
-    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-      outcome.fits = outcome.fits && plan.classes[c].memory <= plan.graph.classes[c].device.memory;
-    }
+    outcome.fits = judge_memory(plan, profile).fits;
     return outcome;
   } catch (const Error&) {
     return std::nullopt;

@@ -12,6 +12,7 @@
 #include "base/parallel.hpp"
 #include "cost/cost_model.hpp"
 #include "graph/memory_bound.hpp"
+#include "planner/memory_needs.hpp"
 #include "planner/policy/megatron_options.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
@@ -228,10 +229,9 @@ class FittingSearch {
     if (inputs.options.overlap_moe_expert_parallel_comm != inputs_.options.overlap_moe_expert_parallel_comm) {
       found.flags += " without --overlap-moe-expert-parallel-comm";
     }
-    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-      if (plan.classes[c].memory > plan.graph.classes[c].device.memory) return std::nullopt;
-      found.memory = std::max(found.memory, plan.classes[c].memory);
-    }
+    const MemoryVerdict memory = judge_memory(plan, profile_);
+    if (!memory.fits) return std::nullopt;
+    found.memory = memory.needed;
     const CostModel cost(plan.graph, cluster_, profile_);
     found.step_s = simulated_period_ns(made, cost) * 1e-9;
     return found;

@@ -15,9 +15,10 @@
 #include "bound/bound.hpp"
 #include "cost/cost_model.hpp"
 #include "model/counts.hpp"
+#include "planner/framework_memory.hpp"
+#include "planner/memory_needs.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
-#include "study/plan/framework_memory.hpp"
 #include "timeline/critical_path.hpp"
 
 namespace weft {
@@ -40,22 +41,13 @@ double peak_flops(const StepGraph& graph, const Layout& layout) {
 }
 
 void add_memory(PolicyStudy& study, const Profile& profile) {
-  const std::vector<MemoryUse> use = memory_use(study.plan());
-  for (std::size_t c = 0; c < study.plan().classes.size(); ++c) {
-    const RankClass& rank_class = study.plan().graph.classes[c];
-    StageMemory stage{rank_class.name, study.plan().classes[c].memory, rank_class.device.memory, use[c].terms,
-                      use[c].peak};
-    if (profile.framework != nullptr) {
-      for (MemoryTerm& term : framework_memory(*profile.framework, study.plan(), make_id<ClassId>(c), use[c])) {
-        stage.needed += term.bytes;
-        stage.terms.push_back(std::move(term));
-      }
-      std::stable_sort(stage.terms.begin(), stage.terms.end(),
-                       [](const MemoryTerm& a, const MemoryTerm& b) { return a.bytes > b.bytes; });
-    }
-    study.memory_peak = std::max(study.memory_peak, stage.needed);
-    study.fits = study.fits && stage.needed <= stage.available;
-    study.memory.push_back(std::move(stage));
+  std::vector<DetailedMemoryNeed> needs = detailed_memory_needs(study.plan(), profile);
+  for (std::size_t c = 0; c < needs.size(); ++c) {
+    DetailedMemoryNeed& need = needs[c];
+    study.memory_peak = std::max(study.memory_peak, need.needed);
+    study.fits = study.fits && need.fits();
+    study.memory.push_back(
+        {study.plan().graph.classes[c].name, need.needed, need.available, std::move(need.use.terms), need.use.peak});
   }
   if (profile.framework) study.chance_of_fit = chance_of_fit(*profile.framework, fullest_stage(study).share());
 }
@@ -120,6 +112,7 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
   const std::size_t count = names.size();
   PlanStudy study;
   study.inputs = inputs;
+  study.profile = profile;
   const Cluster cluster(inputs.cluster);
   study.devices = cluster.device_count();
   study.parameters = total_parameters(inputs.model);
@@ -163,12 +156,13 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
   return study;
 }
 
-// Whoever names a program wants it to run.
-void require_programs_used(const PlanStudy& study) {
+// Whoever names a program wants it to run. A policy may find the same transfers faster in parts that no program fits,
+// which is said; where no policy could have run it, that is an error.
+void note_unused_programs(PlanStudy& study) {
   for (const ProgramRef& given : study.inputs.programs) {
     const CollectiveSpec& spec = given->program.spec;
     std::set<std::string> groups;
-    bool used = false;
+    bool used = false, fits = false, sizes_are_data = false;
     for (const PolicyStudy& policy : study.policies) {
       const StepGraph& graph = policy.plan().graph;
       for (const Operation& op : graph.operations) {
@@ -177,12 +171,27 @@ void require_programs_used(const PlanStudy& study) {
         used = used || c.program == given;
         const std::int64_t size = graph.classes[op.rank_class].group(c.group).scoped(c.scope, c.levels).view.size;
         if (size > 1) groups.insert(fmt::format("{} of {} ranks", name_of(c.group), size));
+        fits = fits || size == spec.ranks;
+        sizes_are_data = sizes_are_data || (size == spec.ranks && graph.tokens.routed.uneven);
       }
     }
     if (used) continue;
-    fail("--program {}={}: the program is for {} ranks; {}", name_of(spec.kind), given->origin, spec.ranks,
-         groups.empty() ? std::string("no transfer of the plan is such a collective")
-                        : fmt::format("the plan has {} in groups {}", name_of(spec.kind), fmt::join(groups, ", ")));
+    const std::string flag = fmt::format("--program {}={}", name_of(spec.kind), given->origin);
+    if (sizes_are_data) {
+      fail(
+          "{}: a program has sizes that are known when the plan is made, and with --expert-exchange uneven only the "
+          "gates know them; give --expert-exchange padded",
+          flag);
+    }
+    if (!fits) {
+      fail("{}: the program is for {} ranks; {}", flag, spec.ranks,
+           groups.empty() ? std::string("no transfer of the plan is such a collective")
+                          : fmt::format("the plan has {} in groups {}", name_of(spec.kind), fmt::join(groups, ", ")));
+    }
+    study.notes.push_back(fmt::format(
+        "{}: is not used: every {} of {} ranks is cut into parts by tokens, whose sizes no program has, and "
+        "is predicted to be faster so; other policies (--policy serial) use it",
+        flag, name_of(spec.kind), spec.ranks));
   }
 }
 
@@ -208,6 +217,10 @@ PlanRequest request_of(const Inputs& inputs, const Profile& known, std::size_t j
   search.seed = inputs.search_seed;
   search.jobs = jobs;
   return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search), std::move(programs)};
+}
+
+PlanConditions conditions_of(const PlanStudy& study) {
+  return {study.profile, study.inputs.options.tp_comm_overlap, study.inputs.condition_flags, study.inputs.launch_flags};
 }
 
 const StageMemory& fullest_stage(const PolicyStudy& study) {
@@ -268,7 +281,7 @@ PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& polic
   PlanStudy study = study_all(inputs, policies, profile, [&](std::size_t i, const Problem& problem) {
     return study_policy(inputs, problem, policies[i], profile, on_progress);
   });
-  require_programs_used(study);
+  note_unused_programs(study);
   return study;
 }
 

@@ -9,6 +9,7 @@
 
 #include "cost/profile.hpp"
 #include "cost/program_cost.hpp"
+#include "io/plan_conditions.hpp"
 #include "plan/memory/use.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/schedule/layer_order.hpp"
@@ -92,6 +93,7 @@ struct FailedPolicy {
 
 struct PlanStudy {
   Inputs inputs;
+  Profile profile;  // the constants in force
   std::int64_t devices = 0;
   std::int64_t parameters = 0;
   double bound_s = 0;
@@ -100,8 +102,9 @@ struct PlanStudy {
   double bound_in_turn_s = 0;
   std::vector<PolicyStudy> policies;  // those that have a plan
   std::vector<FailedPolicy> failed;
-  std::size_t best = 0;      // shortest step among those that fit, or of all where none does
-  FittingLayouts would_fit;  // where none fits and the caller looked for them
+  std::size_t best = 0;            // shortest step among those that fit, or of all where none does
+  std::vector<std::string> notes;  // what people should know that no figure says
+  FittingLayouts would_fit;        // where none fits and the caller looked for them
 };
 
 // Returns the stage that needs the largest share of its device's memory.
@@ -123,6 +126,8 @@ Profile with_programs(Profile profile, const Inputs& inputs);
 // `programs` holds what is already known of Weft's own programs (cost/program_cost.hpp).
 PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1,
                        std::shared_ptr<ProgramCosts> programs = nullptr);
+// Returns what the times of a study depend on, as a plan file has it.
+PlanConditions conditions_of(const PlanStudy& study);
 // Studies given plans, which must be safe and made for these inputs.
 PlanStudy study_given_plans(const Inputs& inputs, const std::vector<std::shared_ptr<const WholePlan>>& plans,
                             const Profile& profile);

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cost/cost_model.hpp"
+#include "planner/memory_needs.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 #include "study/plan/plan_study.hpp"
@@ -93,14 +94,14 @@ class RecomputeTrials {
         make_whole_plan(request_of(inputs, profile_), build_step_graph(inputs.model, cluster, inputs.layout), policy_);
     const Plan& plan = whole.plan();
     Trial trial{{{}, chunks_of(of_stages)}, std::vector<double>(of_stages.size(), 0)};
-    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-      const RankClass& of = plan.graph.classes[c];
-      const double used =
-          static_cast<double>(plan.classes[c].memory.value) / static_cast<double>(of.device.memory.value);
-      trial.used[of.stage] = std::max(trial.used[of.stage], used);
-      trial.option.memory = std::max(trial.option.memory, plan.classes[c].memory);
+    const std::vector<MemoryNeed> needs = memory_needs(plan, profile_);
+    for (std::size_t c = 0; c < needs.size(); ++c) {
+      double& used = trial.used[plan.graph.classes[c].stage];
+      used = std::max(used, needs[c].share());
     }
-    trial.option.fits = std::ranges::max(trial.used) <= 1;
+    const MemoryVerdict memory = judge_memory(needs);
+    trial.option.memory = memory.needed;
+    trial.option.fits = memory.fits;
     trial.option.step_s = simulated_period_ns(whole, CostModel(plan.graph, cluster, profile_)) * 1e-9;
     return trial;
   }

@@ -13,6 +13,7 @@
 #include "cost/cost_model.hpp"
 #include "graph/memory_bound.hpp"
 #include "graph/rank_class_cache.hpp"
+#include "planner/memory_needs.hpp"
 #include "planner/overlap.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
@@ -183,24 +184,14 @@ class Evaluator {
     row.figures = figures;
   }
 
-  // Returns whether the plan fits. If not, the reason is the stage that exceeds its device most.
-  static bool note_memory(const Plan& plan, SweepRow& row) {
-    double share = 0;
-    Bytes peak, worst_needed, worst_available, worst_excess;
-    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-      const Bytes needed = plan.classes[c].memory, available = plan.graph.classes[c].device.memory;
-      peak = std::max(peak, needed);
-      share = std::max(share, static_cast<double>(needed.value) / static_cast<double>(available.value));
-      if (needed - available <= worst_excess) continue;
-      worst_excess = needed - available;
-      worst_needed = needed;
-      worst_available = available;
-    }
-    row.memory_peak = peak;
-    row.fits = worst_excess.value == 0;
-    row.tight = *row.fits && share > kTightMemory;
-    if (*row.fits) return true;
-    row.reason = fmt::format("needs {} of {}", format_bytes(worst_needed), format_bytes(worst_available));
+  // Returns whether the plan fits. If not, the reason is the stage that needs the largest share of its device.
+  bool note_memory(const Plan& plan, SweepRow& row) const {
+    const MemoryVerdict memory = judge_memory(plan, profile_);
+    row.memory_peak = memory.needed;
+    row.fits = memory.fits;
+    row.tight = memory.fits && memory.share > kTightMemory;
+    if (memory.fits) return true;
+    row.reason = fmt::format("needs {} of {}", format_bytes(memory.worst.needed), format_bytes(memory.worst.available));
     return false;
   }
 

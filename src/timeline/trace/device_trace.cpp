@@ -6,6 +6,8 @@
 #include <cctype>
 #include <utility>
 
+#include "timeline/trace/communication_library.hpp"
+
 namespace weft {
 namespace {
 
@@ -24,9 +26,7 @@ std::string_view name_of(KernelKind kind) {
 
 KernelKind kernel_kind(std::string_view name) {
   const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
-  if (begins("nccl") || begins("hip") || begins("hccl") || contains(name, "ncclKernel")) {
-    return KernelKind::communication;
-  }
+  if (!communication_library(name).empty()) return KernelKind::communication;
   if (begins("Memcpy") || begins("Memset") || begins("dma")) return KernelKind::memory;
   if (contains(name, "Memcpy") || contains(name, "Memset") || contains(name, "Sync")) return KernelKind::other;
   return KernelKind::computation;

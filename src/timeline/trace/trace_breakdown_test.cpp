@@ -4,6 +4,10 @@
 
 #include <map>
 #include <random>
+#include <utility>
+#include <vector>
+
+#include "timeline/trace/communication_library.hpp"
 
 namespace weft {
 namespace {
@@ -25,6 +29,31 @@ DeviceTrace trace_of(std::vector<DeviceActivity> activities) {
   trace.device = std::move(activities);
   connect_launches(trace);
   return trace;
+}
+
+// Names as the libraries' own sources and traces of jobs that use them have them.
+TEST(KernelKind, KnowsOtherLibrariesThanNccl) {
+  for (const auto& [name, library] : std::vector<std::pair<const char*, const char*>>{
+           {"void internode::dispatch<true, 2, false>(int4*, float*)", "DeepEP"},
+           {"void deep_ep::internode::notify_dispatch<false, 8>(int const*)", "DeepEP"},
+           {"void intranode::combine<__nv_bfloat16, 8, 768, 4096>()", "DeepEP"},
+           {"void internode_ll::combine<7168, 9>(void*)", "DeepEP"},
+           {"void hybrid_ep::dispatch_kernel<256>()", "HybridEP"},
+           {"void nvshmemi_transfer_rma_block(int)", "NVSHMEM"},
+           {"userbuffers_fp16_sum_inplace_gpu_rr_rs_oop", "user buffers"},
+           {"void symm_mem::one_shot_all_reduce_kernel<c10::BFloat16>()", "symmetric memory"},
+           {"multimem_all_reduce_kernel", "symmetric memory"},
+           {"hcclAllReduce", "HCCL"},
+           {"Memcpy PtoP (Device -> Device)", "copy engines"},
+           {"ncclSymkDevKernel_AllGather_LL", "NCCL"}}) {
+    EXPECT_EQ(communication_library(name), library) << name;
+    EXPECT_EQ(kernel_kind(name), KernelKind::communication) << name;
+  }
+  for (const char* name :
+       {"void cutlass::Kernel2<cutlass_80_tensorop>()", "flash_fwd_kernel", "Memcpy DtoH (Device -> Pinned)",
+        "void combine_heads_kernel<float>()", "dispatch_table_kernel"}) {
+    EXPECT_EQ(communication_library(name), "") << name;
+  }
 }
 
 TEST(KernelKind, IsToldByTheNameAsHtaDoes) {

@@ -1,4 +1,4 @@
-#include "study/plan/framework_memory.hpp"
+#include "planner/framework_memory.hpp"
 
 #include <gtest/gtest.h>
 
