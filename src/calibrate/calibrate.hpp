@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "calibrate/program_fit.hpp"
+#include "calibrate/thread_blocks.hpp"
 #include "cost/profile.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_rank.hpp"
@@ -38,6 +39,7 @@ struct Calibration {
   double transfer_slowdown = 0;  // the other way round
   double further_slowdown = 0;   // of compute, by every transfer at once but the first; known of devices alone
   double waiting_slowdown = 0;   // of compute, by a transfer that waits for its other ranks; likewise
+  std::vector<TransferBeside> beside = {};  // what thread blocks were chosen from
   std::optional<ExpertLoad> expert_load = {};
   LibraryProfile library = {};                    // where the transport has one
   std::optional<ProgramOverheads> programs = {};  // of a device's streams, where plans have programs of our own

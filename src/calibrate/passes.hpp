@@ -53,7 +53,7 @@ class CalibrationPasses {
     for (const ParameterState& p : parameters_.all()) {
       parameters_.set_weights(p, [&](ElementRange range) {
         numbers.resize(range.size());
-        initial_weights(p.tensors, 1, range.begin, numbers);
+        initial_weights(p.tensors, 1, range.begin, numbers, kFewDistinct);
         return std::span<const float>(numbers);
       });
     }

@@ -20,8 +20,11 @@ using Clock = CalibrationPasses::Clock;
 
 constexpr std::int64_t kFirstQueue = 900;  // from here on are numbers that no plan uses
 constexpr std::int64_t kAtOnce = 3;        // collectives that run at once
-constexpr Bytes kSmallest{16 << 10};       // of the whole buffer
-constexpr Bytes kFinest{1 << 20};          // larger sizes are a factor of 4 apart, smaller ones of 16
+// Where ranks of one process share a GPU: what it has, and what a rank's computation takes of it with its clock and the
+// streams that wait for it.
+constexpr std::int64_t kHardwareQueues = 32, kQueuesOfCompute = 4;
+constexpr Bytes kSmallest{16 << 10};  // of the whole buffer
+constexpr Bytes kFinest{1 << 20};     // larger sizes are a factor of 4 apart, smaller ones of 16
 constexpr Bytes kBesideCompute{16 << 20};
 constexpr std::array<std::int32_t, 4> kThreadBlocks = {0, 1, 2, 4};  // 0: the library's choice
 constexpr double kSecondsOfSize = 0.08;                              // a size is repeated for so long
@@ -232,24 +235,22 @@ std::vector<std::int64_t> first_ranks(std::int64_t count) {
   return ranks;
 }
 
-// A collective of the first ranks, on a queue of its own.
+// A collective of the first ranks.
 struct QueuedCall {
-  QueuedCall(Communicator& communicator, const Processor& processor, std::int64_t queue, Bytes bytes,
-             std::int32_t thread_blocks)
-      : QueuedCall(communicator, processor, queue, bytes, thread_blocks, Collective::all_reduce, communicator.size()) {}
-  QueuedCall(Communicator& communicator, const Processor& processor, std::int64_t queue, Bytes bytes,
-             std::int32_t thread_blocks, Collective collective, std::int64_t ranks)
-      : stream(communicator, processor, queue, bytes), is_member(communicator.rank() < ranks) {
-    if (is_member) call = stream.prepare(collective, first_ranks(ranks), bytes, 0, thread_blocks);
+  QueuedCall(CollectiveStream& of, const Communicator& communicator, Bytes bytes, std::int32_t thread_blocks,
+             Collective collective = Collective::all_reduce, std::optional<std::int64_t> ranks = {})
+      : stream(of), is_member(communicator.rank() < ranks.value_or(communicator.size())) {
+    const std::int64_t members = ranks.value_or(communicator.size());
+    if (is_member) call = stream.prepare(collective, first_ranks(members), bytes, 0, thread_blocks);
   }
   // Seconds of one that runs alone.
-  double alone(Communicator& communicator) {
+  double alone(Communicator& communicator) const {
     meet(communicator);
     stream.seconds_of(call, 1);
     return mean_of_ranks(communicator, {stream.seconds_of(call, rounds_of(kSecondsOfSize, 0))}).front();
   }
 
-  CollectiveStream stream;
+  CollectiveStream& stream;
   bool is_member = true;
   std::size_t call = 0;
 };
@@ -298,13 +299,11 @@ Together time_together(Communicator& communicator, CalibrationPasses& passes, co
 }
 
 // Fewer thread blocks leave more of the device to compute, more of them move bytes faster.
-std::int32_t choose_thread_blocks(Communicator& communicator, const Processor& processor, Bytes bytes,
-                                  CalibrationPasses& passes, Calibration& result) {
+std::int32_t choose_thread_blocks(Communicator& communicator, StreamCollectives& collectives, CollectiveStream& stream,
+                                  Bytes bytes, CalibrationPasses& passes, Calibration& result) {
   std::deque<QueuedCall> candidates;
-  for (const std::int32_t blocks : kThreadBlocks) {
-    candidates.emplace_back(communicator, processor, kFirstQueue, bytes, blocks);
-  }
-  processor.collectives->connect();
+  for (const std::int32_t blocks : kThreadBlocks) candidates.emplace_back(stream, communicator, bytes, blocks);
+  collectives.connect();
   const double transfers = transfers_of(passes.view().plan(), passes.view().rank_class(), bytes);
   const std::vector<double> step =
       mean_of_ranks(communicator, {passes.expected(result.operations, Nanos{0}), transfers});
@@ -313,11 +312,15 @@ std::int32_t choose_thread_blocks(Communicator& communicator, const Processor& p
     const double alone = candidate.alone(communicator);
     const Together beside =
         time_together(communicator, passes, {&candidate}, rounds_of(kPasses * step[0], alone), result.operations);
-    found.push_back({alone, std::max(0.0, beside.compute - 1), std::max(0.0, beside.transfer / alone - 1)});
+    found.push_back({.alone = alone,
+                     .compute_slowdown = std::max(0.0, beside.compute - 1),
+                     .transfer_slowdown = std::max(0.0, beside.transfer / alone - 1),
+                     .thread_blocks = kThreadBlocks[found.size()]});
   }
   const std::size_t best = best_beside(found, step[0], step[1]);
   result.compute_slowdown = found[best].compute_slowdown;
   result.transfer_slowdown = found[best].transfer_slowdown;
+  result.beside = std::move(found);
   return kThreadBlocks[best];
 }
 
@@ -325,6 +328,7 @@ std::int32_t choose_thread_blocks(Communicator& communicator, const Processor& p
 // Both beside compute, as it is in a step.
 void time_at_once(Communicator& communicator, CalibrationPasses& passes, std::deque<QueuedCall>& queues,
                   Calibration& result) {
+  if (queues.size() < 2) return;
   std::vector<QueuedCall*> all;
   for (QueuedCall& queue : queues) all.push_back(&queue);
   const double alone = queues[0].alone(communicator);
@@ -366,10 +370,8 @@ double time_waiting(Communicator& communicator, CalibrationPasses& passes, Queue
 // Rings of our own between all ranks.
 class OwnRings {
  public:
-  OwnRings(Communicator& communicator, const Processor& processor, Bytes large, std::int32_t thread_blocks)
-      : communicator_(communicator),
-        stream_(communicator, processor, kFirstQueue + kAtOnce + 2, large),
-        sizes_{std::min(kSmallest, large), large} {
+  OwnRings(Communicator& communicator, CollectiveStream& stream, Bytes large, std::int32_t thread_blocks)
+      : communicator_(communicator), stream_(stream), sizes_{std::min(kSmallest, large), large} {
     const auto ring = std::make_shared<const Program>(make_program({.algorithm = Algorithm::ring,
                                                                     .kind = Collective::all_reduce,
                                                                     .ranks = communicator.size(),
@@ -395,33 +397,41 @@ class OwnRings {
 
  private:
   Communicator& communicator_;
-  CollectiveStream stream_;
+  CollectiveStream& stream_;
   std::array<Bytes, 2> sizes_;
   std::array<std::size_t, 2> calls_{};
 };
+
+// Kernels of ranks that wait for each other need hardware queues of their own.
+std::int64_t streams_at_once(const Communicator& communicator, const StreamCollectives& collectives) {
+  if (!collectives.needs_rehearsal()) return kAtOnce;
+  return std::clamp<std::int64_t>(kHardwareQueues / communicator.size() - kQueuesOfCompute, 1, kAtOnce);
+}
 
 }  // namespace
 
 void measure_streams(Communicator& communicator, const Processor& processor, Bytes largest, CalibrationPasses& passes,
                      Calibration& result) {
   const Bytes bytes = std::min(kBesideCompute, largest);
-  const std::int32_t blocks = choose_thread_blocks(communicator, processor, bytes, passes, result);
-  CollectiveStream stream(communicator, processor, kFirstQueue, largest);
-  const std::vector<TimedSize> sizes = prepare_sizes(passes.view(), largest, blocks, stream);
-  std::deque<QueuedCall> queues;
-  for (std::int64_t queue = 1; queue <= kAtOnce; ++queue) {
-    queues.emplace_back(communicator, processor, kFirstQueue + queue, bytes, blocks);
+  StreamCollectives& collectives = *processor.collectives;
+  // All but several transfers at once is timed in the first one, because streams are few.
+  std::deque<CollectiveStream> streams;
+  for (std::int64_t queue = 0; queue < streams_at_once(communicator, collectives); ++queue) {
+    streams.emplace_back(communicator, processor, kFirstQueue + queue, queue == 0 ? largest : bytes);
   }
+  CollectiveStream& first = streams.front();
+  const std::int32_t blocks = choose_thread_blocks(communicator, collectives, first, bytes, passes, result);
+  const std::vector<TimedSize> sizes = prepare_sizes(passes.view(), largest, blocks, first);
+  std::deque<QueuedCall> queues;
+  for (CollectiveStream& stream : streams) queues.emplace_back(stream, communicator, bytes, blocks);
   const bool messages = has_messages(passes.view().plan().graph);
-  QueuedCall awaited(communicator, processor, kFirstQueue + kAtOnce + 1, bytes, blocks,
-                     messages ? Collective::send_recv : Collective::all_reduce, messages ? 2 : communicator.size());
+  QueuedCall awaited(first, communicator, bytes, blocks, messages ? Collective::send_recv : Collective::all_reduce,
+                     messages ? 2 : communicator.size());
   std::optional<OwnRings> rings;
   const bool has_programs = passes.view().plan().cluster.execution.collectives == CollectiveMaker::programs;
-  if (has_programs && communicator.size() > 1) {
-    rings.emplace(communicator, processor, bytes, blocks);
-  }
-  processor.collectives->connect();
-  result.library = time_sizes(communicator, sizes, stream);
+  if (has_programs && communicator.size() > 1) rings.emplace(communicator, first, bytes, blocks);
+  collectives.connect();
+  result.library = time_sizes(communicator, sizes, first);
   result.library.thread_blocks = blocks;
   time_at_once(communicator, passes, queues, result);
   result.waiting_slowdown = time_waiting(communicator, passes, awaited, result.operations);

@@ -1,6 +1,7 @@
 // How many thread blocks of a GPU shall work on its library's collectives beside compute.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "plan/plan.hpp"
@@ -11,6 +12,7 @@ namespace weft {
 struct TransferBeside {
   double alone = 0;  // seconds
   double compute_slowdown = 0, transfer_slowdown = 0;
+  std::int32_t thread_blocks = 0;  // 0: the library's choice
 };
 
 // What a step takes at least whose transfers, of so many seconds alone, all run beside its compute: while both run each

@@ -33,5 +33,23 @@ TEST(TrialOverlap, EndsAtTheLargestSlowdown) {
   EXPECT_DOUBLE_EQ(found.transfer_slowdown, 2);
 }
 
+// Two steps: one of which the links are the limit, and one of 10 s of computation beside transfers.
+std::vector<double> steps_of_both(const OverlapFacts& facts) {
+  return {step_of_links(facts), 10 * (1 + facts.compute_slowdown)};
+}
+
+TEST(TrialOverlap, SeveralPlansTellSlowdownsApart) {
+  const std::vector<double> measured = {9.0, 13.0};
+  const OverlapFacts alone{1, 0.3, 0.2};
+  const OverlapFacts found = fit_overlap_of_all(alone, alone, measured, steps_of_both);
+  EXPECT_NEAR(step_of_links(found), 9.0, 0.02 * 9.0);
+  EXPECT_NEAR(found.compute_slowdown, 0.3, 0.03);
+}
+
+TEST(TrialOverlap, FactsThatPredictAllPlansAreKept) {
+  const OverlapFacts alone{2, 0.1, 0.2};
+  EXPECT_EQ(fit_overlap_of_all(alone, {1, 0.5, 0.2}, steps_of_both(alone), steps_of_both), alone);
+}
+
 }  // namespace
 }  // namespace weft

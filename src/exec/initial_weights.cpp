@@ -37,26 +37,28 @@ void require_trainable_tensors(const Transformer& model) {
   }
 }
 
-void initial_elements(const ParameterTensor& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out) {
+void initial_elements(const ParameterTensor& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out,
+                      std::size_t distinct) {
   if (tensor.start != ParameterTensor::Start::normal) {
     std::ranges::fill(out, tensor.start == ParameterTensor::Start::ones ? 1.0F : 0.0F);
     return;
   }
   const std::uint64_t key = mix_bits(mix_bits(seed) ^ hash_text(tensor.name));
   for (std::size_t k = 0; k < out.size(); ++k) {
-    out[k] = normal_element(key, first + static_cast<std::int64_t>(k), tensor.deviation);
+    out[k] =
+        k < distinct ? normal_element(key, first + static_cast<std::int64_t>(k), tensor.deviation) : out[k - distinct];
   }
 }
 
 void initial_weights(const std::vector<HeldTensor>& tensors, std::uint64_t seed, std::int64_t begin,
-                     std::span<float> out) {
+                     std::span<float> out, std::size_t distinct) {
   std::ranges::fill(out, 0.0F);
   const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
   for (const HeldTensor& tensor : tensors) {
     const ElementRange own = overlap({begin, end}, {tensor.offset, tensor.offset + tensor.elements()});
     for_each_range(tensor, {own.begin - tensor.offset, own.end - tensor.offset}, [&](const HeldRange& held_range) {
       initial_elements(tensor.whole, seed, held_range.in_whole,
-                       out.subspan(tensor.offset + held_range.in_part - begin, held_range.count));
+                       out.subspan(tensor.offset + held_range.in_part - begin, held_range.count), distinct);
     });
   }
 }

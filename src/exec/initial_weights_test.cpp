@@ -49,6 +49,14 @@ TEST(InitialWeights, AShardIsThatPartOfTheWhole) {
   }
 }
 
+TEST(InitialWeights, RepeatBehindAsManyDistinctOnesAsAreAskedFor) {
+  const HeldTensor tensor = whole_vector("x", 11, 1);
+  const std::vector<float> all = start_of({tensor}, 7);
+  std::vector<float> few(11);
+  initial_weights({tensor}, 7, 0, few, 4);
+  for (std::size_t i = 0; i < few.size(); ++i) EXPECT_EQ(few[i], all[i % 4]) << i;
+}
+
 TEST(InitialWeights, AreNormalWithTheDeviationAskedFor) {
   // Over n draws the mean lies within 5 / sqrt(n) deviations, the variance within 5 * sqrt(2 / n) of 1, and 68.27 %
   // (+- 5 * sqrt(0.217 / n)) within one deviation.

@@ -280,13 +280,13 @@ void ParameterStates::encode_weights(const ParameterState& p) const {
   view_.memory().write_bytes(codes, view_.data(p.encoded).address);
 }
 
-void ParameterStates::set_initial_weights(std::uint64_t seed) const {
+void ParameterStates::set_initial_weights(std::uint64_t seed, std::size_t distinct) const {
   set_initial_bases(seed);
   std::vector<float> numbers;
   for (const ParameterState& p : parameters_) {
     set_weights(p, [&](ElementRange range) {
       numbers.resize(range.size());
-      initial_weights(p.tensors, seed, range.begin, numbers);
+      initial_weights(p.tensors, seed, range.begin, numbers, distinct);
       return std::span<const float>(numbers);
     });
   }

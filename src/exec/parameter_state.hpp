@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/curvature_factors.hpp"
+#include "exec/initial_weights.hpp"
 #include "exec/rank_view.hpp"
 #include "graph/held_tensor.hpp"
 #include "kernels/matrix.hpp"
@@ -104,7 +105,7 @@ class ParameterStates {
   // Puts whole weights through the format, shard by shard, as gathering them does.
   void round_weights(const ParameterState& p) const;
   // Sets them to those that training begins with.
-  void set_initial_weights(std::uint64_t seed) const;
+  void set_initial_weights(std::uint64_t seed, std::size_t distinct = kAllDistinct) const;  // initial_weights.hpp
   // Returns whether it is the first of the ranks of `among` that hold the same elements as this one.
   bool answers_for(const ParameterState& p, GroupKind among) const;
   // Returns where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the

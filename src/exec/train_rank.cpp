@@ -327,7 +327,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
     load_state(*job.resume, view, parameters, kinds_of(job.settings));
     if (!parameters.factors().empty()) training.curvature.known = resume_curvature(job, view, parameters, processor);
   } else {
-    parameters.set_initial_weights(job.settings.seed);
+    parameters.set_initial_weights(job.settings.seed, job.is_trial ? kFewDistinct : kAllDistinct);
   }
   if (job.keep != nullptr) keep_weights(view, parameters, job.keep->initial);
 

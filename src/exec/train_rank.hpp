@@ -40,6 +40,7 @@ struct TrainJob {
   const CheckpointJob* checkpoint = nullptr;
   const ValidationJob* validation = nullptr;
   GraphWish graphs = GraphWish::automatic;  // on devices
+  bool is_trial = false;  // only its times matter: its weights may repeat, because those of a large model take seconds
 };
 
 struct TrainResult {

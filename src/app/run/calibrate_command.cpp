@@ -62,9 +62,6 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
   if (flags.given("profile")) fail("--profile: weft calibrate makes one");
   const Launch launch = launch_from_environment();
   const RunOptions options = read_run_options(flags, launch);
-  if (options.inputs.cluster.execution == kPacedGpuRanks) {
-    fail("--cluster {}: weft calibrate measures processors, not GPUs", options.inputs.cluster.name);
-  }
   const bool reports = has_rank_0(launch);
   if (reports) require_outputs_can_be_written(flags, {"out"});
   const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;

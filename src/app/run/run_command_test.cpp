@@ -72,6 +72,7 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kModel + "--processes 2 --native auto", {"--native auto", "under mpirun and on GPUs only"});
   expect_refused(kTiny + "--framework nanotron", {"--framework nanotron", "Weft's own"});
   expect_refused(kTiny + "--graphs on", {"--graphs: is of --device cuda"});
+  expect_refused(kTiny + "--trials -1", {"--trials -1", "0..100"});
   expect_refused(kModel + "--device cuda --optimizer kfac --kfac-interval 3 --graphs on",
                  {"--graphs on", "--kfac-interval 3", "auto or off"});
 }
@@ -287,6 +288,31 @@ TEST(RunCommand, RunsWithAProfileOfItsOwnAndLeavesFiles) {
     EXPECT_TRUE(contains(again.out, words)) << words << " in\n" << again.out;
   }
   for (const std::string& line : split(again.out, '\n')) EXPECT_LE(line.size(), 160) << line;
+}
+
+// Trials decide by what steps took; nothing that they train is kept.
+TEST(RunCommand, TakesThePlanThatWasFastestInTrials) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const auto report_of = [](const std::string& flags) {
+    const CliResult result = weft_cli("run --json --steps 3 " + kShort + kTiny + flags);
+    EXPECT_EQ(result.code, kOk) << result.err;
+    return nlohmann::json::parse(result.out);
+  };
+  const auto tried = report_of("--policy serial,weft --trials 3"), not_tried = report_of("--policy weft");
+  const auto& trials = tried.at("trials");
+  ASSERT_GE(trials.size(), 2U);
+  ASSERT_LE(trials.size(), 3U);
+  double least = 1e9, taken = 0;
+  for (const auto& trial : trials) {
+    least = std::min(least, trial.at("step_s").get<double>());
+    if (trial.at("taken").get<bool>()) taken = trial.at("step_s").get<double>();
+  }
+  EXPECT_EQ(taken, least);
+  EXPECT_FALSE(not_tried.contains("trials"));  // three steps are too few to try plans by itself
+  // The first loss is that of the initial weights.
+  EXPECT_NEAR(tried.at("policies").at("weft").at("losses")[0].get<double>(),
+              not_tried.at("policies").at("weft").at("losses")[0].get<double>(), 1e-5);
+  EXPECT_FALSE(report_of("--policy weft --trials 0").contains("trials"));
 }
 
 // A plan for a local cluster is the plan of a run: with room for every token where experts drop none.

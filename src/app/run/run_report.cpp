@@ -97,6 +97,18 @@ std::string host_lines(const RunStudy& study) {
   return text.empty() ? "" : fmt::format("\n{}", text);
 }
 
+// What ran for a few steps before the training, and what the search made of it.
+std::string trial_lines(const RunStudy& study, std::size_t columns) {
+  if (study.tried.empty()) return "";
+  TextTable table({"tried before training", "predicted step", "measured step", "error", ""});
+  for (const TriedStep& tried : study.tried) {
+    table.add_row({tried.name, time(tried.predicted_s), time(tried.measured_s),
+                   fmt::format("{:+.1f} %", 100 * (tried.predicted_s / tried.measured_s - 1)),
+                   tried.taken ? "taken by weft" : ""});
+  }
+  return fmt::format("\n{}", table.to_string(columns));
+}
+
 // No step beats the bound; where one seems to, the durations behind the bound are not those of the run.
 std::string below_bound(const RunStudy& study) {
   constexpr double kNoisePct = -1;
@@ -152,7 +164,8 @@ std::string run_text_report(const RunStudy& study, std::size_t columns) {
     }
     table.add_row(cells);
   }
-  text += table.to_string(columns) + differences(study, columns) + collectives_lines(study) + host_lines(study);
+  text += table.to_string(columns) + differences(study, columns) + trial_lines(study, columns) +
+          collectives_lines(study) + host_lines(study);
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
   text += below_bound(study);
   if (study.checkpoints) text += checkpoint_text(*study.checkpoints);
@@ -175,6 +188,13 @@ nlohmann::ordered_json run_json_report(const RunStudy& study) {
   nlohmann::ordered_json json = study_json(study.plan);
   json["world"] = {{"ranks", study.ranks}, {"threads", study.threads}, {"kind", study.world}, {"links", study.links}};
   json["profile"] = study.profile;
+  if (!study.tried.empty()) {
+    json["trials"] = nlohmann::ordered_json::array();
+    for (const auto& [name, predicted_s, measured_s, taken] : study.tried) {
+      json["trials"].push_back(
+          {{"plan", name}, {"predicted_step_s", predicted_s}, {"step_s", measured_s}, {"taken", taken}});
+    }
+  }
   for (const PolicyRun& run : study.runs) {
     nlohmann::ordered_json policy = policy_json(study.plan, run.measured);
     policy["predicted_step_s"] = run.predicted_step_s;

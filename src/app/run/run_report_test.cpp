@@ -37,6 +37,23 @@ RunStudy study_with(const HostReport& host) {
   return study;
 }
 
+TEST(RunReport, SaysWhatWasTriedAndWhatWasTaken) {
+  RunStudy study = study_with(HostReport{});
+  EXPECT_FALSE(contains(run_text_report(study), "tried"));
+  EXPECT_FALSE(run_json_report(study).contains("trials"));
+  study.tried = {{"serial", 0.9, 1.0, false}, {"weft", 0.6, 0.8, true}};
+  const std::string text = run_text_report(study);
+  EXPECT_PRED2(contains, text, "tried before training");
+  EXPECT_PRED2(contains, text, "-10.0 %");
+  EXPECT_PRED2(contains, text, "-25.0 %  taken by weft");
+  const nlohmann::ordered_json trials = run_json_report(study)["trials"];
+  ASSERT_EQ(trials.size(), 2U);
+  EXPECT_EQ(trials[1]["plan"], "weft");
+  EXPECT_EQ(trials[1]["taken"], true);
+  EXPECT_DOUBLE_EQ(trials[1]["predicted_step_s"].get<double>(), 0.6);
+  EXPECT_DOUBLE_EQ(trials[1]["step_s"].get<double>(), 0.8);
+}
+
 TEST(RunReport, SaysWhatAStepCostsTheHostAndWhyThereAreGraphs) {
   HostReport host;
   host.by_calls = {Nanos{1'900'000}, Nanos{2'000'000}, true};

@@ -220,7 +220,7 @@ void add_world(const WorldOptions& world, Collector& to) {
 AgreedSettings agreed_run_settings(const RunOptions& options, const WorldOptions& world) {
   [[maybe_unused]] const auto& [inputs, plans, policies, only_best, settings, warm_up, corpus, data, validation,
                                 profile, profile_name, calibration_budget, threads, gpu, record, checkpoint, native,
-                                links_given, memory_given, lengths, graphs] = options;
+                                links_given, memory_given, lengths, graphs, trials] = options;
   Collector to;
   to.add("Weft", kVersion);
   std::vector<std::string> digests;
@@ -236,6 +236,7 @@ AgreedSettings agreed_run_settings(const RunOptions& options, const WorldOptions
   to.add("--warm-up", warm_up);
   constexpr const char* kWishes[] = {"auto", "never", "always"};
   to.add("--native", kWishes[static_cast<std::size_t>(native)]);
+  to.add("--trials", text_of(trials));
   constexpr const char* kGraphWishes[] = {"auto", "on", "off"};
   to.add("--graphs", kGraphWishes[static_cast<std::size_t>(graphs)]);
   add_checkpoint(checkpoint, to);

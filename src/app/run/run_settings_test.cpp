@@ -192,6 +192,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"check", {"true"}},
       {"native", {"never"}},
       {"graphs", {"off", {{"device", "cuda"}, {"cluster", ""}}}},
+      {"trials", {"3"}},
       {"checkpoint", {folder.file("saves")}},
       {"checkpoint-every", {"5", saves}},
       {"keep-checkpoints", {"3", saves}},

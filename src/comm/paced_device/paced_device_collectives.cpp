@@ -17,6 +17,11 @@ namespace {
 // that it has under way (32 KiB and more) and the memory's latency (about 0.8 us).
 constexpr double kLinkRateOfThreadBlock = 15e9;
 
+// Those of all queues wait at the same time, and compute must find room.
+int most_thread_blocks(const Cluster& cluster) {
+  return std::max(1, cluster.spec().device.compute_units / 8);
+}
+
 bool is_message(const NcclCall& call) {
   return call.kind == NcclCall::Kind::send || call.kind == NcclCall::Kind::receive;
 }
@@ -32,10 +37,11 @@ class PacedDeviceLinks final : public NcclLinks {
     fabric_ = options_.world->join(identity, *device_, options_.ranks);
   }
 
-  std::int64_t split(int color, int position, int /*thread_blocks*/, const std::string& words) override {
+  std::int64_t split(int color, int position, int thread_blocks, const std::string& words) override {
     const int number = splits_++;
     if (color < 0) return -1;
-    groups_.push_back({fabric_->group(number, color, words, *device_), position});
+    const int blocks = thread_blocks > 0 ? std::min(thread_blocks, most_thread_blocks(*options_.cluster)) : blocks_;
+    groups_.push_back({fabric_->group(number, color, words, *device_), position, blocks});
     return std::ssize(groups_) - 1;
   }
   void connect_pairs(std::int64_t /*communicator*/, int /*members*/) override {}
@@ -75,6 +81,7 @@ class PacedDeviceLinks final : public NcclLinks {
   struct Member {
     PacedFabric::Group group;
     int position = 0;
+    int blocks = 1;             // thread blocks of every member
     std::uint64_t arrived = 0;  // of the group, by all launches so far
   };
 
@@ -84,7 +91,7 @@ class PacedDeviceLinks final : public NcclLinks {
     launch.op = call.op;
     launch.members = static_cast<std::int16_t>(call.members.size());
     launch.self = static_cast<std::int16_t>(member.position);
-    launch.blocks = static_cast<std::int16_t>(blocks_);
+    launch.blocks = static_cast<std::int16_t>(member.blocks);
     launch.has_second_phase = call.spec.kind == Collective::all_reduce;
     launch.group_number = member.group.number;
     launch.longest_wait = std::chrono::nanoseconds(options_.timeout).count();
@@ -152,8 +159,8 @@ class PacedDeviceLinks final : public NcclLinks {
 int thread_blocks_for(const Cluster& cluster) {
   double rate = 0;
   for (const Link& link : cluster.links()) rate = std::max(rate, link.bandwidth.bytes_per_second);
-  const int most = std::max(1, cluster.spec().device.compute_units / 8);
-  return static_cast<int>(std::clamp(std::ceil(rate / kLinkRateOfThreadBlock), 1.0, static_cast<double>(most)));
+  return static_cast<int>(
+      std::clamp(std::ceil(rate / kLinkRateOfThreadBlock), 1.0, static_cast<double>(most_thread_blocks(cluster))));
 }
 
 std::unique_ptr<StreamCollectives> paced_collectives_over(

@@ -24,8 +24,9 @@ std::unique_ptr<StreamCollectives> paced_collectives_over(
     const PacedDeviceOptions& options, Exchange exchange,
     const std::function<std::unique_ptr<PacedDevice>()>& make_device);
 
-// Thread blocks that a collective takes on every member: enough to move the data well within the time of the link, and
-// no more than an eighth of the rank's SMs. Those of all queues wait at the same time, and compute must find room.
+// Thread blocks that a collective takes on every member unless its call says how many: enough to move the data well
+// within the time of the link. No call gets more than an eighth of the rank's SMs, because those of all queues wait at
+// the same time, and compute must find room.
 int thread_blocks_for(const Cluster& cluster);
 
 }  // namespace weft

@@ -130,6 +130,31 @@ TEST(PacedDevice, UsesTheLinksOfItsMembersInTheDirectionsThatItMoves) {
   EXPECT_EQ(launched[0][0].pace.moving, 160);  // 4/3 of 1200 bytes at 10 bytes a nanosecond
 }
 
+// Of 32 SMs an eighth at most, because those of all queues wait at the same time.
+TEST(PacedDevice, TakesAsManyThreadBlocksAsItsCallSays) {
+  PacedRanks ranks("gpu:4,link=10GB/s");
+  std::vector<std::vector<PacedLaunch>> launched(4);
+  tcp::expect_no_errors(tcp::run_threads(4, [&](std::int64_t rank) {
+    std::vector<std::byte> memory(1200);
+    const Segment buffer{memory.data(), 1200};
+    const std::unique_ptr<StreamCollectives> collectives = make(ranks, rank, &launched[rank]);
+    std::vector<std::size_t> prepared;
+    for (const int blocks : {0, 3, 9}) {
+      PreparedCall call = call_of_bytes(Collective::all_reduce, {0, 1, 2, 3}, 1200);
+      call.thread_blocks = blocks;
+      prepared.push_back(collectives->prepare(call, {&buffer, 1}, {&buffer, 1}));
+    }
+    collectives->connect();
+    for (const std::size_t number : prepared) collectives->start(number, {&buffer, 1}, {&buffer, 1}, nullptr);
+  }));
+  for (const std::vector<PacedLaunch>& of_rank : launched) {
+    ASSERT_EQ(of_rank.size(), 3U);
+    EXPECT_EQ(of_rank[0].blocks, 1);
+    EXPECT_EQ(of_rank[1].blocks, 3);
+    EXPECT_EQ(of_rank[2].blocks, 4);
+  }
+}
+
 // Its time passes by so much at every look.
 struct SteppingClock {
   std::int64_t step, others, aborted_at = INT64_MAX;

@@ -60,6 +60,8 @@ struct RunOptions {
   bool memory_given = false;                // --memory or --cluster says what a device has: a run keeps within it
   std::vector<std::int64_t> lengths = {};   // of sequences, where there are several (lengths_run.hpp)
   GraphWish graphs = GraphWish::automatic;  // on GPUs
+  // How many plans a run tries for a few steps before it trains, at most; none: as many as pay (RunSession).
+  std::optional<std::int64_t> trials = {};
 };
 
 // This machine as `options` use it.

@@ -25,8 +25,30 @@ struct RunSession::Prepared {
   std::vector<WholePlan> cuts;
 };
 
+namespace {
+
+// What ranks on GPUs cost each other; most of what predictions miss lies here.
+std::string interference_in_words(const Calibration& found) {
+  std::string words = "measured beside compute:";
+  for (const TransferBeside& each : found.beside) {
+    const std::string blocks = each.thread_blocks > 0 ? std::to_string(each.thread_blocks) : "the library's number of";
+    words += fmt::format(" a transfer with {} thread blocks ({:.2f} ms alone) takes {:.0f} % longer, compute {:.0f} %;",
+                         blocks, each.alone * 1e3, 100 * each.transfer_slowdown, 100 * each.compute_slowdown);
+  }
+  return fmt::format(
+      "{} taken: {}; each further transfer costs compute {:.0f} %, one that waits {:.0f} %; several at once move "
+      "{:.2f} "
+      "times the bytes of one",
+      words, found.library.thread_blocks, 100 * found.further_slowdown, 100 * found.waiting_slowdown,
+      found.library.at_once);
+}
+
+}  // namespace
+
 RunSession::RunSession(RunOptions options, RanksAs ranks_as, RunListener& listener)
-    : options_(std::move(options)), ranks_as_(ranks_as), listener_(listener) {}
+    : options_(std::move(options)), ranks_as_(ranks_as), listener_(listener) {
+  if (options_.profile) profile_ = *options_.profile;
+}
 
 void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   const Stay in_planning(communicator.whereabouts(), "planning");
@@ -48,10 +70,8 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
 
 const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
   if (!options_.links_given && processes() && !on_gpus()) measure_links(communicator);
-  if (!options_.profile) {
-    measure_machine(communicator);
-    if (tries_steps(communicator)) try_steps(communicator);
-  }
+  if (!options_.profile) measure_machine(communicator);
+  try_steps(communicator);
   std::call_once(planned_, [&] { plan(communicator); });
   if (processes()) compare_plans(communicator);
   return best_prediction();
@@ -229,9 +249,10 @@ void RunSession::measure_machine(Communicator& communicator) {
     job.on_progress = [&](double share) { progress->reach(share); };
   }
   const RankProcessor own = make_processor(communicator);
-  Processor processor = own.get();
-  if (is_paced()) processor.collectives = nullptr;  // the user says what they take
-  const Calibration calibration = calibrate_rank(job, communicator, processor);
+  const Calibration calibration = calibrate_rank(job, communicator, own.get());
+  if (reports(communicator) && on_gpus() && communicator.size() > 1) {
+    listener_.remark(interference_in_words(calibration));
+  }
   std::call_once(profiled_, [&] {
     Profile profile = default_profile();
     const std::string& name = options_.inputs.cluster.device.name;
@@ -249,7 +270,7 @@ void RunSession::measure_machine(Communicator& communicator) {
 void RunSession::calibrate_only(Communicator& communicator) {
   if (!options_.links_given && processes() && !on_gpus()) measure_links(communicator);
   measure_machine(communicator);
-  if (tries_steps(communicator)) try_steps(communicator);
+  learn_from_steps(communicator);
 }
 
 // A profile may come from a run that had a library.
@@ -263,8 +284,10 @@ void RunSession::apply_native_wish(bool has_library) {
   }
 }
 
-// What was measured of the library's collectives says what the links between GPUs are, unless the user says so.
+// What was measured of the library's collectives says what the links between GPUs are, unless the user says so. Of
+// paced collectives it says what they take beside their links.
 void RunSession::use_links_of_library() {
+  if (is_paced()) return;
   if (options_.links_given) profile_.library = {};
   const std::optional<LibraryLink> link = link_of(profile_.library);
   if (!link) return;
@@ -274,16 +297,21 @@ void RunSession::use_links_of_library() {
   nic.latency = link->latency;
 }
 
-void RunSession::plan(const Communicator& communicator) {
-  if (options_.profile) profile_ = *options_.profile;
+// What plans are made from, as the user wishes it and as far as it is known now.
+void RunSession::settle_profile(const Communicator& communicator) {
   if (on_gpus()) {
     use_links_of_library();
     if (options_.native == NativeWish::never) profile_.library.measured.clear();
   } else {
     apply_native_wish(communicator.has_library());
   }
-  study_.plan = options_.plans.empty() ? study_plan(options_.inputs, options_.policies, profile_)
-                                       : study_given_plans(options_.inputs, options_.plans, profile_);
+}
+
+void RunSession::plan(const Communicator& communicator) {
+  settle_profile(communicator);
+  study_.plan =
+      options_.plans.empty() ? study_policies() : study_given_plans(options_.inputs, options_.plans, profile_);
+  study_.tried = tried_steps();
   study_.profile = options_.profile_name;
   study_.threads = options_.threads;
   for (std::size_t i = 0; i < study_.plan.policies.size(); ++i) {

@@ -1,6 +1,7 @@
 // The course of a run on its ranks: measure the machine, plan, train policy after policy.
 #pragma once
 
+#include <deque>
 #include <mutex>
 
 #include "calibrate/calibrate.hpp"
@@ -12,6 +13,7 @@
 #include "study/run/run_listener.hpp"
 #include "study/run/run_options.hpp"
 #include "study/run/run_study.hpp"
+#include "study/run/tried_plans.hpp"
 
 namespace weft {
 
@@ -47,10 +49,10 @@ class RunSession {
   bool processes() const { return ranks_as_ == RanksAs::processes; }
   bool is_paced() const { return options_.inputs.cluster.execution == kPacedGpuRanks; }
   bool on_gpus() const { return options_.inputs.cluster.execution.runtime == Runtime::cuda; }
-  // Plans must use the library's collectives as they were measured.
-  bool tries_steps(const Communicator& communicator) const {
-    return on_gpus() && processes() && !is_paced() && !options_.links_given && communicator.size() > 1 &&
-           options_.native != NativeWish::never;
+  // Whether trials correct what was measured: plans must use collectives as they were measured.
+  bool learns_from_trials() const {
+    const bool measured = !options_.profile && options_.native != NativeWish::never;
+    return on_gpus() && measured && (is_paced() || (processes() && !options_.links_given));
   }
   bool reports(const Communicator& communicator) const { return communicator.rank() == 0; }
   void find_start(Communicator& communicator);
@@ -61,10 +63,14 @@ class RunSession {
   void measure_links(Communicator& communicator);
   std::vector<WholePlan> plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const;
   void measure_machine(Communicator& communicator);
+  class RankTrials;  // rank_trials.hpp
+  std::size_t plans_to_try(const Communicator& communicator) const;
   void try_steps(Communicator& communicator);
-  void try_serial_step(Communicator& communicator);
-  bool try_overlapped_step(Communicator& communicator, const std::string& policy);
-  TrainResult try_plan(Communicator& communicator, const PolicyStudy& predicted);
+  void learn_from_steps(Communicator& communicator);
+  std::optional<PolicyStudy> taken_plan(const std::string& searched) const;
+  PlanStudy study_policies() const;
+  std::vector<TriedStep> tried_steps() const;
+  void settle_profile(const Communicator& communicator);
   void plan(const Communicator& communicator);
   void compare_plans(Communicator& communicator) const;
   void apply_native_wish(bool has_library);
@@ -87,6 +93,9 @@ class RunSession {
   PacedDeviceWorld paced_world_;  // of ranks on partitions of one GPU
   RunStudy study_;
   std::vector<std::size_t> to_run_;
+  std::deque<TriedPlan> tried_;
+  std::mutex turns_mutex_;
+  std::deque<std::once_flag> turns_;  // of what one of this process's ranks does for all of them (RankTrials)
   std::shared_ptr<StreamCollectives> collectives_;  // of this process, once it has some
   std::vector<std::unique_ptr<KeptTensors>> kept_;  // by policy
 };

@@ -27,8 +27,16 @@ struct PolicyRun {
   double median_step_s() const;
 };
 
+// A plan that ran for a few steps before the training.
+struct TriedStep {
+  std::string name;
+  double predicted_s = 0, measured_s = 0;  // of a step; the median
+  bool taken = false;                      // by the policy that searches
+};
+
 struct RunStudy {
-  PlanStudy plan;  // the prediction, all policies that were asked for
+  PlanStudy plan;                // the prediction, all policies that were asked for
+  std::vector<TriedStep> tried;  // in the order in which they were tried first
   std::vector<PolicyRun> runs;
   std::size_t best = 0;  // shortest measured step
   std::string world;     // "threads", "processes"
