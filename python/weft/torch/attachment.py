@@ -85,7 +85,7 @@ class Attachment:
         if hasattr(slot.parameter, "register_post_accumulate_grad_hook"):
             self.step_handles.append(slot.parameter.register_post_accumulate_grad_hook(lambda _: on_gradient(slot)))
             return
-        with torch.enable_grad(), without_guards():
+        with torch.inference_mode(False), torch.enable_grad(), without_guards():
             accumulator = slot.parameter.expand_as(slot.parameter).grad_fn.next_functions[0][0]
         self.step_handles.append(accumulator.register_hook(lambda *_: on_gradient(slot)))
         self._accumulators.append(accumulator)  # or it would go with its hook

@@ -17,6 +17,11 @@ def _callers(codes) -> int:
     return found
 
 
+def is_called_by(codes) -> bool:
+    """Whether a function with one of these codes has called what runs now."""
+    return _callers(codes) > 0
+
+
 def inside_backward() -> bool:
     """Also inside a function that recomputes."""
     if _task_id is not None:

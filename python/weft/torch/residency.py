@@ -64,11 +64,15 @@ class Residency:
         self._handles: list = []
         self._unit_of = {i: name for name, indices in members.items() for i in indices}
         self._fetched: set = set()  # by somebody's touch, who may have written into them
+        self._perhaps_held: set = set()  # by somebody's alias, which must not lose its memory
         self.shards.separate(list(self._unit_of))
         self.most_here = 0  # units at a time, since the beginning
         # In the place of parameters that are not there: no memory, and whoever uses it sees it in the loss.
         self._absent = {i: shards.full[i].new_full((1,), float("nan")).expand(shards.full[i].shape)
                         for indices in members.values() for i in indices}
+        for i in self._unit_of:
+            run.slots[i].aliases = None  # it holds memory that is to be given back
+        self._fetched.update(name for name in self.order if any(self._is_held(i, ours=1) for i in members[name]))
         for name in self.order:
             self.free(name)
 
@@ -114,12 +118,36 @@ class Residency:
             self._fetched.add(name)
 
     def free_fetched(self) -> None:
+        """What was written into units counts from now on."""
         for name in sorted(self._fetched):
             self.free(name)
 
-    def _is_held(self, index: int) -> bool:
-        """By anybody but us, in an alias."""
-        return Aliases(self.shards.full[index]).there_are()
+    def follow_aliases(self) -> None:
+        """After a step, when no graph holds parameters: where somebody else does, in an alias, it has the new values. The memory of others
+        is given back."""
+        for name in sorted(self._perhaps_held):
+            self._perhaps_held.discard(name)
+            if self._here[name] or name in self._coming:
+                continue
+            if any(self._is_held(i) for i in self.members[name]):
+                self.fetch(self.run.slots[self.members[name][0]])
+            else:
+                for i in self.members[name]:
+                    self._release(i)
+
+    def _release(self, index: int) -> None:
+        storage = storage_of(self.shards.full[index])
+        try:
+            storage.resize_(0)
+        except RuntimeError:  # an array of NumPy has it for ever
+            self.shards.full[index] = torch.empty_like(self.shards.full[index])
+            storage_of(self.shards.full[index]).resize_(0)
+
+    def _is_held(self, index: int, ours: int = 0) -> bool:
+        """By anybody but us and so many other holders of ours, in an alias."""
+        probe = Aliases(self.shards.full[index])
+        probe.ours = ours
+        return probe.there_are()
 
     # --- memory ---
 
@@ -133,7 +161,8 @@ class Residency:
     def _start_untraced(self, name: str) -> None:
         for i in self.members[name]:
             full = self.shards.full[i]
-            storage_of(full).resize_(full.numel() * full.element_size())
+            if storage_of(full).nbytes() != full.numel() * full.element_size():
+                storage_of(full).resize_(full.numel() * full.element_size())
         for state in self._buckets(name):
             state.bucket.gather()
         self._coming[name] = True
@@ -179,18 +208,18 @@ class Residency:
     def free(self, name: str) -> None:
         if not self._here[name]:
             return
-        was_touched = name in self._fetched
-        if was_touched:
+        if name in self._fetched:
             self.shards.adopt(self.members[name])
             self.shards.refresh(self.members[name])  # what was written into them
             self._fetched.discard(name)
+            self._perhaps_held.add(name)
         self._here[name] = False
         with without_guards(), untraced():
             for i in self.members[name]:
                 slot = self.run.slots[i]
                 slot.parameter.data = self._absent[i]
-                if not (was_touched and self._is_held(i)):  # an alias would lose its memory
-                    storage_of(self.shards.full[i]).resize_(0)
+                if name not in self._perhaps_held:
+                    self._release(i)
                 guard(slot.parameter, slot.touch)
 
     # --- when ---

@@ -15,6 +15,7 @@ from .attachment import Attachment
 from .backward import inside_another_backward, inside_backward
 from .buffers import Buffers
 from .clock import StepClock
+from .compiled import gate_compiled, is_compiling, runs_as_one, ungate_compiled
 from .device_engine import DeviceEngine
 from .engine import Engine, Slot
 from .errors import ModuleChanged, NotSupported, WeftError
@@ -39,10 +40,6 @@ TRIED_CHOICES = 3  # of communicators, on GPUs
 _LOG = logging.getLogger("weft")
 _SESSIONS: "weakref.WeakSet[Session]" = weakref.WeakSet()
 
-
-def runs_as_one(module: torch.nn.Module) -> bool:
-    """Whether no Python of ours runs inside it: what it holds is waited for before it begins."""
-    return isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
 class _ToldToOthers:
@@ -173,6 +170,7 @@ class Session:
         if self._sharding:
             self._sharding.close()
         self._attachment.remove()
+        ungate_compiled(self.model.modules())
         _SESSIONS.discard(self)
         atexit.unregister(self._leave)
         self.wire.close()
@@ -200,6 +198,7 @@ class Session:
         self._seen = list(self.model.parameters())  # and alive, so that no other gets the identity of one
         self._modules = dict(self.model.named_modules())
         self._name_of = {id(module): name for name, module in self._modules.items()}
+        gate_compiled(self._modules.values(), self)
         self._note_groups()
 
     def _note_groups(self) -> None:
@@ -299,10 +298,16 @@ class Session:
     # --- forward ---
 
     def _before_forward(self, module, inputs) -> None:
-        """Of any module whatever."""
+        """Of any module whatever. Not inside of what is compiled: that is waited for before it begins."""
+        if is_compiling():
+            return
         name = self._name_of.get(id(module))
         if name is None:
-            if self._engine.pending_left and isinstance(module, torch.jit.ScriptModule):
+            inner = module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None
+            if inner is not None and id(inner) in self._name_of:
+                self._enter(self._name_of[id(inner)], inputs)
+                self._settle([slot for slot in self._slots if slot.pending])
+            elif self._engine.pending_left and isinstance(module, torch.jit.ScriptModule):
                 self._make_whole()  # it may have been made of a part of the model, and no Python runs inside
             return
         if self._quiet and name:
@@ -378,6 +383,7 @@ class Session:
             return
         self._modules = dict(self.model.named_modules())
         self._name_of = {id(module): name for name, module in self._modules.items()}
+        gate_compiled(self._modules.values(), self)
         self._gates = self._gates_of(self._engine.plan)
         self._hook_backward()
 

@@ -238,12 +238,16 @@ class ShardedRun:
     def update_received(self) -> None:
         """A step by gradients that were received."""
         self.shards.adopt([i for state in self.buckets if not state.in_unit for i in state.bucket.members])
+        if self.residency is not None:
+            self.residency.free_fetched()
         self.shards.update(self.shards.take_gradients(), self.shards.settings())
         gathered = [state.bucket for state in self.buckets if not state.in_unit]
         for bucket in gathered:
             bucket.gather()
         for bucket in gathered:
             bucket.wait_gathered()
+        if self.residency is not None:
+            self.residency.follow_aliases()
 
     # --- updates ---
 
@@ -252,6 +256,8 @@ class ShardedRun:
         with self.lock:
             gradients = [slot.gradient for slot in self.slots]
             self.shards.adopt([i for state in self.buckets if not state.in_unit for i in state.bucket.members])
+            if self.residency is not None:
+                self.residency.free_fetched()
             for slot in self.slots:
                 slot.pending, slot.sent, slot.gradient = True, False, None
             self.in_flight = self.gradients_guarded = self.zeroed = False
@@ -259,6 +265,8 @@ class ShardedRun:
                 state.updated = False
             self._update(gradients)
             self.settle([slot for slot in self.slots if not self.bucket_of[slot.index].in_unit and not slot.may_wait()])
+            if self.residency is not None:
+                self.residency.follow_aliases()
 
     def _update(self, gradients: list) -> None:
         """All buckets, in the order in which they arrive. Whole gradients live until theirs has left."""

@@ -70,6 +70,7 @@ class Sharding:
         if self.members:
             self.residency = self._run.residency = Residency(self.shards, self._run, self.members, plan.units, plan.ahead)
             self.residency.install(modules)
+            self.residency.follow_aliases()
         return self._run
 
     def update_whole(self) -> None:
