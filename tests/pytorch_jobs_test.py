@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-OTHER_MODES_OF_A_SAMPLE = 2  # of so many jobs one is run in another mode too
+OTHER_MODES_OF_A_SAMPLE = 8  # of so many jobs one is run in another mode too
 
 
 def skip(why):

@@ -197,20 +197,20 @@ def pickle_model(place, number, step):
 
 
 def keep_state(place, number, step):
-    place.kept["model"] = copy.deepcopy(place.model.state_dict())
+    place.kept["model"] = {name: parameter.detach().clone() for name, parameter in place.model.named_parameters()}
     place.kept["optimizer"] = copy.deepcopy(place.optimizer.state_dict())
 
 
 def go_back(place, number, step):
     if place.kept:
-        place.model.load_state_dict(place.kept["model"])
+        place.model.load_state_dict(place.kept["model"], strict=False)
         if number % 2:
             place.optimizer.load_state_dict(place.kept["optimizer"])
 
 
 def load_a_part(place, number, step):
     module = place.module(number)
-    module.load_state_dict({name: entry * 0.5 if entry.is_floating_point() else entry for name, entry in module.state_dict().items()})
+    module.load_state_dict({name: 0.5 * parameter.detach() for name, parameter in module.named_parameters()}, strict=False)
 
 
 def begin_a_layer_anew(place, number, step):
@@ -220,8 +220,9 @@ def begin_a_layer_anew(place, number, step):
 
 
 def read_optimizer_state(place, number, step):
-    place.job.note("state", [float(entry.float().sum()) for entries in place.optimizer.state.values() for entry in entries.values()
-                             if isinstance(entry, torch.Tensor)])
+    state = [place.optimizer.state.get(parameter, {}) for parameter in place.parameters]
+    place.job.note("state", [float(entries[name].float().sum()) for entries in state for name in sorted(entries)
+                             if isinstance(entries[name], torch.Tensor)])
 
 
 def change_rate(place, number, step):
