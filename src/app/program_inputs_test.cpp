@@ -54,10 +54,10 @@ TEST_F(Programs, OfExpertsNeedSizesThatAreKnown) {
   const CliResult uneven = weft_cli(plan + " --policy serial");
   EXPECT_EQ(uneven.code, kBadInput);
   EXPECT_TRUE(contains(uneven.err, "give --expert-exchange padded")) << uneven.err;
-  const CliResult serial = weft_cli(plan + " --policy serial --expert-exchange padded");
+  const CliResult serial = weft_cli(plan + " --policy serial --expert-exchange padded --json");
   EXPECT_EQ(serial.code, kOk) << serial.err;
   EXPECT_TRUE(contains(serial.out, "program exchange.xml")) << serial.out;
-  const CliResult searched = weft_cli(plan + " --policy weft --expert-exchange padded --budget 1");
+  const CliResult searched = weft_cli(plan + " --policy weft --expert-exchange padded --budget 1 --json");
   EXPECT_EQ(searched.code, kOk) << searched.err;
   EXPECT_TRUE(contains(searched.out, "program exchange.xml") || contains(searched.err, "is not used")) << searched.err;
 }
@@ -217,7 +217,7 @@ TEST_F(Programs, GpusPlanWithSwitchesAndTheTunerIsToldNvls) {
   }
   const CliResult tuner = weft_cli("export " + out + "/plan.json --to nccl-tuner");
   EXPECT_EQ(tuner.code, kOk) << tuner.err;
-  EXPECT_TRUE(contains(tuner.out, ",nvls,simple,-1,1,8")) << tuner.out;
+  EXPECT_TRUE(contains(tuner.out, ",nvls,simple,24,1,8")) << tuner.out;
 }
 
 // A line of devices that is not in rank order, slow in the middle: the search must find what planning every permutation

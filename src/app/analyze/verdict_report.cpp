@@ -55,9 +55,8 @@ std::string headline(const Verdict& verdict) {
       return idle_words(CostKind::idle_kernel, "short of cores", "ready work waits");
     case BoundBy::host:
       if (verdict.idle_share() < verdict.share(CostKind::computation)) {
-        return fmt::format(
-            "host-bound: the host is on {} of the critical path, though computation runs for {} of the time",
-            percent(verdict.host_on_path), computes);
+        return fmt::format("host-bound: {} of the critical path; computation {} of the time, idle {}",
+                           percent(verdict.host_on_path), computes, idle);
       }
       return idle_words(CostKind::idle_host, "host-bound", "the host launches late");
     case BoundBy::launches:

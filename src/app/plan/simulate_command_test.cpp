@@ -48,9 +48,9 @@ TEST(Simulate, TheFileKnowsWhatItsTimeDependsOn) {
   for (const std::string& flags :
        {gpt2 + "--zero 1 --policy ddp --framework nanotron", gpt2 + "--zero 3 --policy fsdp --framework deepspeed",
         gpt2 + "--policy ddp --cuda-graphs full",
-        gpt2 + "--tp 8 --policy megatron --framework nemo --cuda-graphs layer",
+        gpt2 + "--tp 4 --policy megatron-param --framework nemo --cuda-graphs layer",
         gpt2 + "--zero 1 --policy ddp --links " + links, gpt2 + "--policy ddp --nccl model --power-cap 300",
-        gpt2 + "--tp 4 --policy weft --movers auto",
+        gpt2 + "--tp 4 --policy priority --movers auto",
         gpt2 + "--tp 4 --sequence-parallel --policy megatron-grad --tp-comm-overlap",
         gpt2 + "--policy ddp --profile " + profile,
         gpt2 + "--policy ddp --framework nanotron --profile " + profile + " --power-cap 350 --cuda-graphs layer"}) {

@@ -10,6 +10,7 @@
 
 #include "app/cli.hpp"
 #include "app/files.hpp"
+#include "app/framework_inputs.hpp"
 #include "app/inputs.hpp"
 #include "app/page/page_sources.hpp"
 #include "app/plan/layer_decisions.hpp"
@@ -57,6 +58,7 @@ Flags flags_of(const Flags& given, const SweepSpec& spec, const SweepChoice& cho
       flags.set("cluster", with_cluster_key(*cluster, key.name, value));
     }
   }
+  apply_framework_defaults(flags);  // what they are may follow from what is varied
   return flags;
 }
 

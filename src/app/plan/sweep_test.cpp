@@ -41,6 +41,28 @@ TEST(Sweep, EveryRowIsThePlanMadeAlone) {
   }
 }
 
+// What a framework does by default may follow from what is varied (sequence parallelism from tp), and the memory that
+// it takes decides what fits: of the rows with micro-batches of two none does.
+TEST(Sweep, ARowHasTheDefaultsAndTheMemoryOfTheFramework) {
+  const std::string job =
+      "--model llama3-8b --cluster dgx-h100:1 --global-batch 32 --seq 8192 --zero 1 --framework nanotron --policy ddp";
+  const nlohmann::json sweep = sweep_of(job + " --sweep tp=1,2;micro-batch=1,2", kOk).at("sweep");
+  for (const char* list : {"rows", "infeasible"}) {
+    for (const nlohmann::json& row : sweep.at(list)) {
+      std::string flags = job;
+      for (const auto& [key, value] : row.at("keys").items()) {
+        if (key != "policy") flags += " --" + key + " " + value.get<std::string>();
+      }
+      const CliResult alone = weft_cli("plan --json " + flags);
+      const nlohmann::json policy = nlohmann::json::parse(alone.out).at("policies").at("ddp");
+      EXPECT_EQ(row.at("fits"), policy.at("fits")) << flags;
+      if (row.contains("memory_peak_bytes") && !row.at("memory_peak_bytes").is_null()) {
+        EXPECT_EQ(row.at("memory_peak_bytes"), policy.at("memory_peak_bytes")) << flags;
+      }
+    }
+  }
+}
+
 // Layers that are left to prediction are decided for every row, as for a plan made alone.
 TEST(Sweep, RowsWhoseLayersAreDecidedArePlansMadeAlone) {
   const std::string job =

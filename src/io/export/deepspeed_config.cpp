@@ -1,4 +1,6 @@
 // DeepSpeed's configuration file (docs/export.md).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -120,6 +122,7 @@ void write_deepspeed_config(ExportSheet& sheet) {
   config["train_micro_batch_size_per_gpu"] = layout.micro_batch;
   config["gradient_accumulation_steps"] = layout.micro_batches();
   sheet.carries({Feature::batches, Feature::data_parallel});
+  sheet.warn(fmt::format("sequences are of {} tokens in the plan; the program says how long they are", layout.seq));
   add_numerics(sheet, config);
   config["zero_optimization"] = zero_section(sheet);
   sheet.leaves_out(Feature::pipeline, "PipelineModule(num_stages=...) says it in the program");

@@ -41,6 +41,7 @@ void write_rankfile(ExportSheet& sheet) {
 void write_hostfile(ExportSheet& sheet) {
   std::vector<std::int64_t> nodes;
   std::map<std::int64_t, std::int64_t> slots;
+  bool in_order = true;  // inside nodes
   for (const Seat& seat : seats_of(sheet.plan())) {
     if (nodes.empty() || nodes.back() != seat.node) {
       if (slots.contains(seat.node)) {
@@ -49,10 +50,16 @@ void write_hostfile(ExportSheet& sheet) {
       }
       nodes.push_back(seat.node);
     }
+    in_order = in_order && seat.device == slots[seat.node];
     ++slots[seat.node];
   }
   for (const std::int64_t node : nodes) sheet.line(fmt::format("node{} slots={}", node, slots[node]));
-  sheet.carries({Feature::device_map});
+  if (in_order) {
+    sheet.carries({Feature::device_map});
+  } else {
+    sheet.leaves_out(Feature::device_map,
+                     "a hostfile has nodes alone; --to cuda-visible-devices has the devices of each");
+  }
   sheet.warn(
       "put the names of your hosts in the place of node0, node1, ...; the devices of a host are in --to "
       "cuda-visible-devices");

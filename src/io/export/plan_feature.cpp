@@ -122,7 +122,12 @@ class FeatureList {
     add_if(!l.tasks.empty(), Feature::user_tasks, fmt::format("{} tasks of the user", l.tasks.size()));
     add_if(!l.may_wait.empty(), Feature::work_that_waits,
            fmt::format("{} kinds of work that wait for idle time", l.may_wait.size()));
-    if (plan_.model.positions == Positions::learned) add(Feature::dropout, l.dropout ? "dropout" : "no dropout");
+    if (plan_.model.positions == Positions::learned) {
+      const DropoutRates& rates = plan_.model.dropout;
+      add(Feature::dropout, l.dropout ? fmt::format("dropout ({:g} of embeddings, {:g} of attention, {:g} hidden)",
+                                                    rates.embedding, rates.attention, rates.hidden)
+                                      : "no dropout");
+    }
     add_if(l.recompute != Recompute::none, Feature::recompute, "recompute " + recompute_in_words(l));
     add(Feature::attention_kernel, l.attention == AttentionKernel::flash ? "flash attention" : "unfused attention");
   }

@@ -85,6 +85,9 @@ class TorchTitanWriter {
     set("context_parallel_degree", layout_.cp);
     sheet_.carries({Feature::tensor_parallel, Feature::context_parallel});
     if (layout_.tp > 1 && layout_.sequence_parallel) sheet_.carries({Feature::sequence_parallel});
+    if (layout_.tp > 1 && !layout_.sequence_parallel) {
+      sheet_.warn("TorchTitan splits norms and residuals over tensor-parallel ranks, which the plan does not");
+    }
     if (sheet_.facts().tensor_parallel_parts) {
       set("enable_async_tensor_parallel", "true");
       sheet_.leaves_out(Feature::tensor_parallel_parts,
