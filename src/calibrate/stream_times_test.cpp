@@ -15,13 +15,14 @@ namespace {
 
 using test::FakeAccelerator, test::FakeCollectives, test::FakeFabric, test::PlannedLayout;
 
-std::vector<Calibration> calibrate_on_streams(const Layout& layout, std::int64_t ranks) {
+// `share_device`: the kernels of a rank wait for those of others on the same GPU.
+std::vector<Calibration> calibrate_on_streams(const Layout& layout, std::int64_t ranks, bool share_device = false) {
   const PlannedLayout planned(test::tiny_gpt(), layout, ranks, "serial", 2);
   FakeFabric fabric;
   std::vector<Calibration> results(static_cast<std::size_t>(ranks));
   local_ranks::on_ranks({.ranks = ranks}, {}, [&](Communicator& communicator) {
     FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
-    FakeCollectives collectives(fabric, communicator.rank());
+    FakeCollectives collectives(fabric, communicator.rank(), share_device);
     CalibrationJob job{planned.whole, {}, Corpus::generate(3, 4096), std::chrono::milliseconds(100)};
     job.largest_transfer = Bytes{256 << 10};
     results[static_cast<std::size_t>(communicator.rank())] =
@@ -78,6 +79,35 @@ TEST(CalibrationOnStreams, TimesTheCollectivesOfTheStep) {
   }
   EXPECT_GE(found[0].compute_slowdown, 0);
   EXPECT_GE(found[0].transfer_slowdown, 0);
+}
+
+// 32 hardware queues are 4 for each of 8 ranks, which their computation takes: one transfer at a time is all there is
+// room for, and nothing is said of several.
+TEST(CalibrationOnStreams, RanksThatShareADeviceTimeAsManyAtOnceAsItHasQueuesFor) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const std::vector<Calibration> found = calibrate_on_streams({}, 8, true);
+  for (const Calibration& each : found) {
+    expect_same(found[0], each);
+    EXPECT_EQ(each.library.at_once, 1);
+    EXPECT_EQ(each.further_slowdown, 0);
+  }
+  EXPECT_FALSE(found[0].library.measured.empty());
+}
+
+// What was tried is kept: the library's choice first, and what was taken is one of them.
+TEST(CalibrationOnStreams, SaysWhatThreadBlocksWereChosenFrom) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const Calibration found = calibrate_on_streams({}, 2).front();
+  std::vector<std::int32_t> blocks;
+  for (const TransferBeside& each : found.beside) {
+    blocks.push_back(each.thread_blocks);
+    EXPECT_GT(each.alone, 0);
+  }
+  EXPECT_EQ(blocks, (std::vector<std::int32_t>{0, 1, 2, 4}));
+  const auto taken = std::ranges::find(found.beside, found.library.thread_blocks, &TransferBeside::thread_blocks);
+  ASSERT_NE(taken, found.beside.end());
+  EXPECT_EQ(found.compute_slowdown, taken->compute_slowdown);
+  EXPECT_EQ(found.transfer_slowdown, taken->transfer_slowdown);
 }
 
 // Nobody waits for ever for a transfer that will not end.

@@ -184,17 +184,19 @@ nlohmann::ordered_json host_json(const HostReport& report) {
   return json;
 }
 
+nlohmann::ordered_json trials_json(const std::vector<TriedStep>& tried) {
+  auto json = nlohmann::ordered_json::array();
+  for (const auto& [name, predicted_s, measured_s, taken] : tried) {
+    json.push_back({{"plan", name}, {"predicted_step_s", predicted_s}, {"step_s", measured_s}, {"taken", taken}});
+  }
+  return json;
+}
+
 nlohmann::ordered_json run_json_report(const RunStudy& study) {
   nlohmann::ordered_json json = study_json(study.plan);
   json["world"] = {{"ranks", study.ranks}, {"threads", study.threads}, {"kind", study.world}, {"links", study.links}};
   json["profile"] = study.profile;
-  if (!study.tried.empty()) {
-    json["trials"] = nlohmann::ordered_json::array();
-    for (const auto& [name, predicted_s, measured_s, taken] : study.tried) {
-      json["trials"].push_back(
-          {{"plan", name}, {"predicted_step_s", predicted_s}, {"step_s", measured_s}, {"taken", taken}});
-    }
-  }
+  if (!study.tried.empty()) json["trials"] = trials_json(study.tried);
   for (const PolicyRun& run : study.runs) {
     nlohmann::ordered_json policy = policy_json(study.plan, run.measured);
     policy["predicted_step_s"] = run.predicted_step_s;

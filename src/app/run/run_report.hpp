@@ -15,6 +15,8 @@ std::string too_large_line(const PolicyStudy& study);
 // Tables have at most so many columns.
 std::string run_text_report(const RunStudy& study, std::size_t columns = kAnyWidth);
 nlohmann::ordered_json run_json_report(const RunStudy& study);
+// What the report says of plans that were tried.
+nlohmann::ordered_json trials_json(const std::vector<TriedStep>& tried);
 // What the report says of the host's time for a step.
 nlohmann::ordered_json host_json(const HostReport& report);
 // What the report says of checkpoints.
