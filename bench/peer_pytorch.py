@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import weft.torch as weft  # noqa: E402
-from weft.torch.session import TRIED_CHOICES  # noqa: E402
+from weft.torch.agreed_plan import TRIED_CHOICES  # noqa: E402
 from weft.torch.step_trial import COUNTED, SETTLING  # noqa: E402
 
 RANK, RANKS = int(os.environ["WEFT_RANK"]), int(os.environ["WEFT_RANKS"])

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 import weft.torch as weft
 from weft.torch.rehearsal import CHOICES
-from weft.torch.session import TRIED_CHOICES
+from weft.torch.agreed_plan import TRIED_CHOICES
 from weft.torch.step_news import StepNews
 from weft.torch.torch_wire import TorchWire
 

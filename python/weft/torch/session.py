@@ -5,12 +5,12 @@ import contextlib
 import logging
 import time
 import weakref
-from pathlib import Path
 from typing import Dict, List, Optional
 
 import torch
 
 from . import uneven
+from .agreed_plan import agreed_plan
 from .attachment import Attachment
 from .backward import inside_another_backward, inside_backward
 from .buffers import Buffers
@@ -22,12 +22,11 @@ from .errors import ModuleChanged, NotSupported, WeftError
 from .guard import COUNTS_ALIASES, can_guard, without_guards
 from .measured_steps import BACKWARD_END, BEGIN, STEP_BEGIN, STEP_END, measured_profile, parameters_unmeasured
 from .odd_gradients import OddGradients, is_odd, sparse_parameters
-from .plan import Plan, first_plan, make_plan, plan_aside, read_plan
-from .rehearsal import rehearse
-from .shard_plan import make_sharded_plan
+from .plan import Plan, first_plan
 from .sharding import Sharding
 from .step_trial import StepTrial
-from .timeline import Recorder, predicted_steps, timeline_json
+from .timeline import Recorder, save_timelines
+from .told_to_others import ToldToOthers
 from .update import DeferredUpdate
 from .watch import Watch
 from .wire import describe, require_same_model
@@ -36,25 +35,9 @@ WARM_STEPS = 1  # the first step allocates and loads
 OTHER_SHAPES = 5  # steps in a row with inputs of other shapes than the measured ones, after which a new plan is made
 MOST_PLANS = 3  # because of shapes: a job whose shapes change all the time keeps the last one
 WATCHED_STEPS = 8  # in one of so many steps the time in Weft's own code is measured: the clock itself costs as much as a hook
-TRIED_CHOICES = 3  # of communicators, on GPUs
 _LOG = logging.getLogger("weft")
 _SESSIONS: "weakref.WeakSet[Session]" = weakref.WeakSet()
 
-
-
-class _ToldToOthers:
-    """What goes wrong on this rank within ends the job on all of them, with its words. Made once: a generator in its place would cost as
-    much as the rest of a hook."""
-
-    def __init__(self, wire):
-        self._wire = wire
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind, error, trace) -> None:
-        if isinstance(error, Exception):
-            self._wire.fail(f"{type(error).__name__}: {error}")
 
 
 class Session:
@@ -65,7 +48,7 @@ class Session:
         self.model, self.optimizer, self.wire = model, optimizer, wire
         self._device, self._shard = device, shard
         self._across_steps = across_steps
-        self._told_to_others = _ToldToOthers(wire)
+        self._told_to_others = ToldToOthers(wire)
         self._update = DeferredUpdate(optimizer, per_parameter)
         if shard and self._update.why_whole():
             raise NotSupported(f"shard={shard!r}: {self._update.why_whole()}")
@@ -143,11 +126,7 @@ class Session:
         """Writes predicted.json and measured.json of the recorded steps on this rank: `weft report FOLDER/*.json` shows them."""
         if self._sharding:
             raise NotSupported("timelines of sharded jobs")
-        measured = self._recorder.measured(self.plan)
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind, shown in (("predicted", predicted_steps(self.plan)), ("measured", measured)):
-            (folder / f"{kind}.json").write_text(timeline_json(kind, self.plan, shown, self.wire.rank))
+        save_timelines(folder, self.plan, self._recorder, self.wire.rank)
 
     def synchronize(self) -> None:
         """Returns when every parameter is updated. Whoever reads a parameter waits for it without this."""
@@ -652,23 +631,11 @@ class Session:
                      or not COUNTS_ALIASES or not all(can_guard(slot.parameter) for slot in self._slots))
         most_passes, fewest_passes, whole = self.wire.largest([self._passes, -self._passes, int(whole)])
         across = self._across_steps and not whole and (most_passes == -fewest_passes or not self._sharding)
-        text = ""
         if self._sharding:
             self._sharding.agree_on_units()
         if self._buffers:
             self._buffers.decide()
-        aside = None if self._sharding else plan_aside(profile, self.wire.ranks)
-        if not aside and not self.wire.host_waits and self.wire.chooses_lanes:
-            profile, choices = rehearse(self.wire, profile, TRIED_CHOICES if across else 1)
-            if across:
-                self._trial = StepTrial(self.wire, choices, ("", "gather") if self._sharding else ("",))
-        if self.wire.rank == 0 and aside:
-            text = aside.to_json()
-        elif self.wire.rank == 0 and self._sharding and across:
-            text = make_sharded_plan(profile, self.wire.ranks, self._sharding.level, self._sharding.unit_of, 1).to_json()
-        elif self.wire.rank == 0:
-            text = make_plan(profile, self.wire.ranks, across, max(1, most_passes) if across else 1).to_json()
-        plan = read_plan(self.wire.text_of_rank_0(text))
+        plan, profile, self._trial = agreed_plan(self.wire, profile, across, max(1, most_passes), self._sharding)
         self._engine = self._engine_of(plan)
         self._gates = self._gates_of(plan)
         self.measuring, self._plans, self._versions = False, self._plans + 1, {}

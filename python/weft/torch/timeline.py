@@ -3,6 +3,7 @@ measured on this rank."""
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .errors import WeftError
@@ -184,3 +185,12 @@ def timeline_json(kind: str, plan: Plan, steps: List[Tuple[float, List[Span]]], 
                        "names": list(names), "dependencies": False,
                        "ranks": [{"name": f"rank {rank}", "rank": rank, "queues": ["compute", "dp"]}],
                        "operations": listed, "spans": rows})
+
+
+def save_timelines(folder, plan: Plan, recorder: Recorder, rank: int) -> None:
+    """predicted.json and measured.json of the recorded steps."""
+    measured = recorder.measured(plan)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind, shown in (("predicted", predicted_steps(plan)), ("measured", measured)):
+        (folder / f"{kind}.json").write_text(timeline_json(kind, plan, shown, rank))
