@@ -34,7 +34,7 @@ FAULTS = {
     "clips late": (None, None),
     "forgets a step": (None, None),
     "sharded dies": ("JobFailed: ", None),
-    "sharded in another order": (None, None),
+    "sharded in another order": ("JobFailed: ", "JobFailed: "),
     "sharded clips late": (None, None),
     "sharded lbfgs": ("NotSupported: shard='zero1': LBFGS", "NotSupported: shard='zero1': LBFGS"),
     "swapped": ("NotSupported: overlap(SGD, Sequential)", "NotSupported: overlap(SGD, Sequential)"),
