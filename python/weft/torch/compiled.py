@@ -18,13 +18,19 @@ class _Gate:
         self._module, self.call, self._session = module, call, session
 
     def __call__(self, *inputs, **named):
-        self._session._before_forward(self._module, inputs)
-        return self.call(*inputs, **named)
+        self._session.begin_compiled(self._module, inputs)
+        outputs = self.call(*inputs, **named)
+        self._session.end_compiled(self._module, inputs, outputs)
+        return outputs
+
+
+def is_opaque(module: torch.nn.Module) -> bool:
+    """Whether it holds modules whose forward nobody is told of."""
+    return isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule"
 
 
 def runs_as_one(module: torch.nn.Module) -> bool:
-    return (isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule"
-            or getattr(module, "_compiled_call_impl", None) is not None)
+    return is_opaque(module) or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def compiled_calls(modules: Iterable[torch.nn.Module]) -> List[int]:

@@ -13,6 +13,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from .backward import inside_backward
+from .compiled import is_compiling
 from .guard import Aliases, guard, unguard, without_guards
 from .patience import waiting_for_all
 from .sharded_run import ShardedRun
@@ -78,15 +79,15 @@ class Residency:
 
     def install(self, modules: Dict[str, torch.nn.Module]) -> None:
         self._name_of = {id(modules[name]): name for name in self.order}
-        self._handles = [register_module_forward_pre_hook(self._before_module), register_module_forward_hook(self._after_module)]
+        self._handles = [register_module_forward_pre_hook(self.before_module), register_module_forward_hook(self.after_module)]
 
-    def _before_module(self, module, inputs) -> None:
-        name = self._name_of.get(id(module))
+    def before_module(self, module, inputs) -> None:
+        name = None if is_compiling() else self._name_of.get(id(module))
         if name is not None:
             self.before_forward(name)
 
-    def _after_module(self, module, inputs, outputs) -> None:
-        name = self._name_of.get(id(module))
+    def after_module(self, module, inputs, outputs) -> None:
+        name = None if is_compiling() else self._name_of.get(id(module))
         if name is not None and not inside_backward():  # computed again, it is needed until its gradients are there
             self.after_forward(name, outputs)
 

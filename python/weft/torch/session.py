@@ -15,7 +15,7 @@ from .attachment import Attachment
 from .backward import inside_another_backward, inside_backward
 from .buffers import Buffers
 from .clock import StepClock
-from .compiled import gate_compiled, is_compiling, runs_as_one, ungate_compiled
+from .compiled import gate_compiled, is_compiling, is_opaque, runs_as_one, ungate_compiled
 from .device_engine import DeviceEngine
 from .engine import Engine, Slot
 from .errors import ModuleChanged, NotSupported, WeftError
@@ -177,6 +177,7 @@ class Session:
         self._seen = list(self.model.parameters())  # and alive, so that no other gets the identity of one
         self._modules = dict(self.model.named_modules())
         self._name_of = {id(module): name for name, module in self._modules.items()}
+        self._opaque = {id(module) for module in self._modules.values() if is_opaque(module)}
         gate_compiled(self._modules.values(), self)
         self._note_groups()
 
@@ -285,7 +286,7 @@ class Session:
             inner = module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None
             if inner is not None and id(inner) in self._name_of:
                 self._enter(self._name_of[id(inner)], inputs)
-                self._settle([slot for slot in self._slots if slot.pending])
+                self._make_whole()
             elif self._engine.pending_left and isinstance(module, torch.jit.ScriptModule):
                 self._make_whole()  # it may have been made of a part of the model, and no Python runs inside
             return
@@ -293,8 +294,20 @@ class Session:
             return
         begin = self._own_clock() if self._watched else 0.0
         self._enter(name, inputs)
+        if self._sharding and id(module) in self._opaque:
+            self._sharding.fetch_all()
         if self._watched:
             self._own_seconds += self._own_clock() - begin
+
+    def begin_compiled(self, module, inputs) -> None:
+        """Before a compiled call, inside of which no hook runs."""
+        self._before_forward(module, inputs)
+        if self._sharding:
+            self._sharding.before_module(module, inputs)
+
+    def end_compiled(self, module, inputs, outputs) -> None:
+        if self._sharding:
+            self._sharding.after_module(module, inputs, outputs)
 
     def _enter(self, name: str, inputs) -> None:
         if self._engine.in_flight or self._in_backward:
@@ -362,6 +375,7 @@ class Session:
             return
         self._modules = dict(self.model.named_modules())
         self._name_of = {id(module): name for name, module in self._modules.items()}
+        self._opaque = {id(module) for module in self._modules.values() if is_opaque(module)}
         gate_compiled(self._modules.values(), self)
         self._gates = self._gates_of(self._engine.plan)
         self._hook_backward()

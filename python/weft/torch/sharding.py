@@ -107,6 +107,14 @@ class Sharding:
         if self.residency:
             self.residency.end_of_backward()
 
+    def before_module(self, module, inputs) -> None:
+        if self.residency:
+            self.residency.before_module(module, inputs)
+
+    def after_module(self, module, inputs, outputs) -> None:
+        if self.residency:
+            self.residency.after_module(module, inputs, outputs)
+
     def fetch_all(self) -> None:
         if self.residency:
             for name in self.residency.order:
