@@ -29,6 +29,10 @@ def is_opaque(module: torch.nn.Module) -> bool:
     return isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "OptimizedModule"
 
 
+def is_compiled(module: torch.nn.Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+
+
 def runs_as_one(module: torch.nn.Module) -> bool:
     return is_opaque(module) or getattr(module, "_compiled_call_impl", None) is not None
 

@@ -15,7 +15,7 @@ from .attachment import Attachment
 from .backward import inside_another_backward, inside_backward
 from .buffers import Buffers
 from .clock import StepClock
-from .compiled import gate_compiled, is_compiling, is_opaque, runs_as_one, ungate_compiled
+from .compiled import gate_compiled, is_compiled, is_compiling, is_opaque, runs_as_one, ungate_compiled
 from .device_engine import DeviceEngine
 from .engine import Engine, Slot
 from .errors import ModuleChanged, NotSupported, WeftError
@@ -54,6 +54,7 @@ class Session:
             raise NotSupported(f"shard={shard!r}: {self._update.why_whole()}")
         self._clock = StepClock(device)
         self._begun, self._passes, self._local_passes, self._syncs, self._pass_open = False, 0, 0, True, False
+        self._compiled = False  # a module: nothing is left for later until that was tried on a PyTorch that compiles
         self._carried = False  # sharded: a measured step began with gradients of the one before
         self._in_backward = False  # one has begun whose end was not seen
         self._ever_added_up = False
@@ -178,6 +179,7 @@ class Session:
         self._modules = dict(self.model.named_modules())
         self._name_of = {id(module): name for name, module in self._modules.items()}
         self._opaque = {id(module) for module in self._modules.values() if is_opaque(module)}
+        self._compiled |= any(map(is_compiled, self._modules.values()))
         gate_compiled(self._modules.values(), self)
         self._note_groups()
 
@@ -285,6 +287,7 @@ class Session:
         if name is None:
             inner = module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None
             if inner is not None and id(inner) in self._name_of:
+                self._compiled = True
                 self._enter(self._name_of[id(inner)], inputs)
                 self._make_whole()
             elif self._engine.pending_left and isinstance(module, torch.jit.ScriptModule):
@@ -376,6 +379,7 @@ class Session:
         self._modules = dict(self.model.named_modules())
         self._name_of = {id(module): name for name, module in self._modules.items()}
         self._opaque = {id(module) for module in self._modules.values() if is_opaque(module)}
+        self._compiled |= any(map(is_compiled, self._modules.values()))
         gate_compiled(self._modules.values(), self)
         self._gates = self._gates_of(self._engine.plan)
         self._hook_backward()
@@ -547,7 +551,7 @@ class Session:
             f"{self._strangers} parameters of the model are another optimizer's" if self._strangers else
             "gradients were looked at before the step" if not self._engine.in_flight else
             "gradients were added outside of a backward pass" if self._engine.has_extra_gradients() else
-            "modules run in several streams" if self._engine.seen_in_streams else "")
+            "modules run in several streams" if self._engine.seen_in_streams else "modules are compiled" if self._compiled else "")
         if why and not self._why_whole:
             _LOG.info("weft: step %d ends as with DDP: %s", self._steps + 1, why)
         self._why_whole = why or self._why_whole
@@ -641,7 +645,7 @@ class Session:
         if unseen:
             self._clock.mark(BEGIN)
         profile = measured_profile(self._slots, self._modules, self._clock, self.wire, self._wire_seconds, len(self._engine.transfers))
-        whole = bool(self._touched or unseen or self._update.why_whole() or self._strangers or (self._sharding and self._passes != 1)
+        whole = bool(self._touched or unseen or self._compiled or self._update.why_whole() or self._strangers or (self._sharding and self._passes != 1)
                      or not COUNTS_ALIASES or not all(can_guard(slot.parameter) for slot in self._slots))
         most_passes, fewest_passes, whole = self.wire.largest([self._passes, -self._passes, int(whole)])
         across = self._across_steps and not whole and (most_passes == -fewest_passes or not self._sharding)
