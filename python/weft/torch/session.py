@@ -258,7 +258,7 @@ class Session:
         """At the end of the process: the last updates, so that no other rank waits for what this one keeps."""
         with contextlib.suppress(WeftError):
             if self._engine.in_flight:
-                self._engine.end_round()
+                self._engine.receive_all()  # others may wait for what this rank sends
             self._engine.settle_all()
         if self._sharding:
             self._sharding.end_updates()

@@ -101,6 +101,11 @@ class ShardedRun:
             self.receive_all()
         elif slot.pending and asked == NO_GRADIENT:
             slot.keeps_zeros, self.zeroed = False, True
+        elif slot.pending and self.zeroed:
+            self.settle([slot])
+            if slot.keeps_zeros and slot.was_used:
+                with without_guards():
+                    slot.parameter.grad = torch.zeros_like(slot.parameter, requires_grad=False)
         elif slot.pending:
             self.regather()
 
