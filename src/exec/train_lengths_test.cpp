@@ -102,7 +102,7 @@ std::vector<double> losses_of_one_plan(const PlanRequest& request, const std::st
   return losses;
 }
 
-// The same for what trainings keep beside weights and moments: factors of curvature and their inverses, errors of
+// This does so for what trainings keep beside weights and moments: factors of curvature and their inverses, errors of
 // compressed gradients, bases of PowerSGD, codes of weights, weights before they were rounded, ...
 TEST(TrainLengths, HandsOverAllThatAStepLeavesForTheNext) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();

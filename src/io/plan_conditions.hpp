@@ -19,7 +19,7 @@ struct PlanConditions {
   std::vector<std::string> launch_flags = {};
 };
 
-// Of the profile it has the devices and levels of the plan's cluster alone.
+// It keeps only the devices and levels of the plan's cluster from the profile.
 nlohmann::ordered_json conditions_to_json(const PlanConditions& conditions, const ClusterSpec& cluster);
 
 // Throws Error that begins with `where` and names the key, the value and what is allowed.

@@ -13,7 +13,7 @@ nlohmann::ordered_json profile_to_json(const Profile& profile);
 // Keys that the text does not mention keep the value of `base`. A device that `base` does not have starts from its
 // "default". Throws Error naming the file, the key, the value and what is allowed.
 Profile read_profile(const std::string& text, const std::string& file_name, Profile base);
-// The same of a profile inside of another file, which `where` says.
+// Reads a profile that stands inside another file; `where` names the place.
 Profile profile_from_json(const nlohmann::json& value, const std::string& where, Profile base);
 
 }  // namespace weft

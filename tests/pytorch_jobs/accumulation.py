@@ -140,7 +140,7 @@ def adversarial_training(job):
 
 @job_kind()
 def projected_gradient_attack(job):
-    """The same by autograd.grad, which leaves gradients of weights alone, several times."""
+    """autograd.grad does it several times, which leaves gradients of weights alone."""
     model = perceptron()
     wrapped, optimizer = job.wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
     for step, (x, y) in job.batches():

@@ -111,7 +111,7 @@ def swapped_average_for_evaluation(job):
 
 @job_kind(modes=(*UNSHARDED, "zero1", "zero2"), why="parameters become views of the average, which then changes with them: not where they are given back")
 def swapped_average_in_place(job):
-    """The same by copy_, with all weights in one vector."""
+    """copy_ swaps them, with all weights in one vector."""
     model = perceptron()
     average = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -149,7 +149,7 @@ def gradient_none_later(job):
 
 @job_kind()
 def gradient_scaled_for_some_layers(job):
-    """Of the last layer always, of the others from step 6 on."""
+    """The last layer always takes part, the others from step 6 on."""
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     wrapped, optimizer = job.wrap(model, optimizer)

@@ -202,7 +202,7 @@ def u_net_with_skips(job):
 
 @job_kind()
 def siamese_with_triplets(job):
-    """The same model runs three times in one forward."""
+    """One model runs three times in one forward."""
     class Net(nn.Module):
         def __init__(self):
             super().__init__()

@@ -66,7 +66,7 @@ def autocast_and_an_optimizer_with_products(job):
 
 
 class Shared(nn.Module):
-    """The same weights twice in one forward, which autocast keeps in their converted form."""
+    """One forward uses the weights twice, and autocast keeps them in their converted form."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,7 @@ def model_in_bfloat16(job):
     with mkldnn_off():
         for step, (x, y) in job.batches():
             optimizer.zero_grad()
-            # The same data on all ranks: their average is exact.
+            # All ranks have equal data, so their average is exact.
             torch.manual_seed(step)
             x, y = torch.randn(6, WIDTH, dtype=torch.bfloat16), torch.randn(6, CLASSES, dtype=torch.bfloat16)
             F.mse_loss(wrapped(x), y).backward()

@@ -337,7 +337,7 @@ def scaler_by_hand(job):
 
 @job_kind()
 def scaler_begins_later(job):
-    """The same, but unscaling begins in step 6, as where mixed precision is switched on after a warm-up."""
+    """Unscaling begins in step 6, as where mixed precision is switched on after a warm-up."""
     model = perceptron()
     wrapped, optimizer = job.wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
     for step, (x, y) in job.batches(15):

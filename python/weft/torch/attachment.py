@@ -21,7 +21,7 @@ _ON_MODEL = ("zero_grad", "state_dict", "weft", "no_sync", "__reduce_ex__", "__d
 
 
 class Attachment:
-    """Of one job."""
+    """What one job has hung on its model and optimizer."""
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, slots: List[Slot]):
         self.model, self.optimizer, self._slots = model, optimizer, slots

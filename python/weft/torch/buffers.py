@@ -12,7 +12,7 @@ SMALL = 64 * 1024  # bytes of a buffer that travels in any case
 
 
 class Buffers:
-    """Of one model. Large ones that no measured step has changed (masks, say) stay where they are until one changes."""
+    """Repeats the buffers of one model. Large ones that no measured step has changed (masks, say) stay where they are until one changes."""
 
     def __init__(self, model: torch.nn.Module, wire):
         self._model, self._wire = model, wire

@@ -103,7 +103,7 @@ class Engine:
         self.note_landed: Callable[[], None] = lambda: None  # called when all transfers of the round before have landed
         self.wants_new_plan = False  # this rank, in this round
         self.new_plan_wanted = False  # by any rank, in the round before this one
-        self._wish = False            # the same of this round, when it has landed
+        self._wish = False            # whether any rank wants one in this round, known when it has landed
         self._next, self._landed = 0, 0  # transfers: to start next, landed
         self._arrived: deque = deque()
         self._carries = False  # .grad of some parameters was there before this round

@@ -124,7 +124,7 @@ class Aliases:
 
 
 def aliased(tensor: torch.Tensor, names: int) -> bool:
-    """The same for a tensor that the caller knows by so many names: whether its memory, or the object itself, has others."""
+    """Tells whether a tensor has other holders than the caller, who knows it by `names` names."""
     storage = _bytes_of(tensor)
     return sys.getrefcount(tensor) > names + 2 or _counter_of(storage)() != _HOLDERS
 

@@ -18,7 +18,7 @@ def is_odd(parameter: torch.nn.Parameter, sparse: set) -> bool:
 
 
 class OddGradients:
-    """The same parameters on all ranks."""
+    """Averages the gradients of these parameters, which are the same on all ranks."""
 
     def __init__(self, parameters: List[torch.nn.Parameter], wire):
         self.parameters, self._wire = parameters, wire

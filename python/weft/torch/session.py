@@ -280,7 +280,7 @@ class Session:
     # --- forward ---
 
     def _before_forward(self, module, inputs) -> None:
-        """Of any module whatever. Not inside of what is compiled: that is waited for before it begins."""
+        """Runs before the forward of every module. It does nothing inside of what is compiled: that is waited for before it begins."""
         if is_compiling():
             return
         name = self._name_of.get(id(module))
@@ -449,7 +449,7 @@ class Session:
         self._end_of_pass()
 
     def _end_of_pass_unseen(self) -> None:
-        """Of a backward pass that ended within others of which nothing was told."""
+        """Ends a backward pass of whose end nobody was told, because it ended within others."""
         if self._in_backward and not inside_backward():
             self._end_of_pass()
 
@@ -559,7 +559,7 @@ class Session:
         return not why
 
     def _step_foreign(self) -> None:
-        """Of the optimizer's parameters that are none of ours."""
+        """Updates the parameters of the optimizer that are none of ours."""
         own = [parameter for parameter in self._foreign if parameter.grad is not None]
         if own:
             self._update.remember_settings()

@@ -373,17 +373,6 @@ class DeviceShardedRun(ShardedRun):
         self._news.tell(False, mine)
         return mine if all(mine) else self._news.used_by_any()
 
-    def regather(self) -> None:
-        """Gradients that somebody reads or uses after the step that has used them: all ranks together."""
-        self.settle_all()
-        used = [flag > 0 for flag in self._flags.tolist()[:-1]]
-        with waiting_for_all("reading gradients after optimizer.step() with shard="):
-            wholes = self._gather_gradients([None] * len(self.slots))
-        with without_guards():
-            for slot, whole, is_used in zip(self.slots, wholes, used):
-                if is_used:
-                    slot.parameter.grad = whole
-
     def _used_by_any(self, wants_whole: bool) -> List[bool]:
         self._wait_for_updates()  # the averages arrive in their stream
         return self._used()

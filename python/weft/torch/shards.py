@@ -171,7 +171,7 @@ class Shards:
         return found
 
     def settings(self) -> List[dict]:
-        """Of the optimizer now, for an update that comes later, and where it remembers: somebody may have put other state there."""
+        """Returns the optimizer's settings, for an update that comes later, and looks up its state, which somebody may have replaced."""
         self._take_back_state()
         self._shadow.state = raw_state(self.optimizer)
         return [{key: copy.copy(value) if isinstance(value, torch.Tensor) else value for key, value in group.items()}

@@ -48,7 +48,7 @@ class Watch:
         self._compiled = compiled_calls(self._modules)
 
     def _ids(self) -> List[int]:
-        """Of all that modules hold, and how much each holds."""
+        """Identities of all that modules hold, and how much each holds."""
         return [*map(len, self._holders), *map(id, itertools.chain.from_iterable(map(dict.values, self._holders)))]
 
     def _lent(self) -> bool:

@@ -130,7 +130,7 @@ TEST(PacedDevice, UsesTheLinksOfItsMembersInTheDirectionsThatItMoves) {
   EXPECT_EQ(launched[0][0].pace.moving, 160);  // 4/3 of 1200 bytes at 10 bytes a nanosecond
 }
 
-// Of 32 SMs an eighth at most, because those of all queues wait at the same time.
+// A call takes an eighth of 32 SMs at most, because those of all queues wait at the same time.
 TEST(PacedDevice, TakesAsManyThreadBlocksAsItsCallSays) {
   PacedRanks ranks("gpu:4,link=10GB/s");
   std::vector<std::vector<PacedLaunch>> launched(4);

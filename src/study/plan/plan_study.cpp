@@ -156,8 +156,8 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
   return study;
 }
 
-// Whoever names a program wants it to run. A policy may find the same transfers faster in parts that no program fits,
-// which is said; where no policy could have run it, that is an error.
+// A user who names a program wants it to run. A policy may find the same transfers faster in parts that no program
+// fits, which is said; where no policy could have run it, that is an error.
 void note_unused_programs(PlanStudy& study) {
   for (const ProgramRef& given : study.inputs.programs) {
     const CollectiveSpec& spec = given->program.spec;

@@ -48,7 +48,7 @@ TEST(TriedPlans, PlansWorthATrialFitAreNewAndComeCloseToTheBest) {
   EXPECT_EQ(worth_a_trial(policies, {digest_without_name(policies[1].plan())}, 1.1, 3), (Numbers{0, 2}));
   policies[0].fits = false;
   EXPECT_EQ(worth_a_trial(policies, {}, 1.1, 3), (Numbers{1, 2}));
-  // The same plan under another name.
+  // This is one plan under another name.
   Plan named = policies[1].plan();
   named.policy = "another";
   EXPECT_EQ(digest_without_name(named), digest_without_name(policies[1].plan()));
